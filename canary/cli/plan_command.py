@@ -26,6 +26,8 @@ _CONTROLS = 16  # as canary generate is usually asked for
     'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
     'plan "The random number is {digit:9}" --model ./model --start-token none',
     "plan --canaries canaries.json --model ./model --passages train.jsonl",
+    budget="N: The most queries (tokens computed) per format for enumeration, or for branch and "
+    "bound and importance draws together. Canaries and uniform draws cost extra.",
     formats="FORMAT...: Text with holes, such as {digit:9}, as for canary generate. Not needed "
     "with --canaries.",
     repetitions=GROUPS,
@@ -79,7 +81,14 @@ def plan(
     """
     from canary.corpus.canaries import generate
     from canary.gate.planning import plan as planned
+    from canary.models.served.endpoint import is_url
 
+    if model is not None and is_url(model):
+        raise InputError(
+            "models are timed here, and this is the address of a server",
+            cure="count the requests with canary audit --dry-run, or give the folder of the model",
+            where=model,
+        )
     drawn: CanarySet | None = None
     if canaries is not None:
         drawn = _set_in(canaries, formats or [], repetitions, per_repetition)

@@ -9,9 +9,10 @@ from typing import Any
 
 from canary.gate.subjects import Subject, limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
-from canary.passages.extractable import Extractable, said_share
+from canary.passages.extractable import Extractable, none_needed, said_share
 from canary.passages.result import SWAPPED, Verbatim
 from canary.passages.sampled import LEVEL, SURE, Sampled
+from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural, probability
 
 _ENOUGH = 59  # samples: a suffix that none of them has is in 5 % of all at most
@@ -107,7 +108,7 @@ def check_samples(
     what = "planted secrets" if result.planted else "passages"
     shown = _beyond_chance(result) if result.planted else _recognized(found)
     finding = _doubted(finding, result.doubts(most))
-    hidden = tuple(result.answers.doubts(most)) if result.planted and result.answers else ()
+    hidden = result.doubts(most) if result.planted else ()
     if finding.outcome == "undecided" and hidden and found.texts.lower <= most:
         problem, cure = hidden[0]
         told = finding.sentence.removesuffix(f", but {problem}")
@@ -177,7 +178,7 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
         cure = "plant secrets of more digits, so that chance gives none of them"
     elif share.upper > limit:
         told += f", and the limit of {_percent(limit)} is in this interval"
-        cure = "plant more secrets: each adds to what the interval rests on"
+        cure = f"plant {_more(share, limit, 'secrets')}"
     elif not trusted and not _beyond_chance(result):
         told += (
             f", within the limit of {_percent(limit)}, and nothing shows that the model was "
@@ -219,8 +220,18 @@ def _rests_on_controls(finding: Finding, *, trusted: bool) -> bool:
     return finding.outcome == "failed" or (finding.outcome == "passed" and not trusted)
 
 
-def _needed(found: Extractable, limit: float) -> str:
-    """How many texts decide if shares stay as they are: intervals shrink by the square root."""
+def _more(share: ClusteredShare, limit: float, what: str, found: Extractable | None = None) -> str:
+    """How many texts or secrets decide, where the limit is in the interval."""
+    if not share.hits:
+        needed = count(none_needed(share, limit))
+        return f"at least {needed} {what}, which is enough if nothing of them comes out"
+    needed = _needed(found or Extractable(share), limit, what)
+    needed = needed or f"many more than {count(share.documents)} {what}"
+    return f"{needed}, which decide if shares stay as they are"
+
+
+def _needed(found: Extractable, limit: float, what: str = "texts") -> str:
+    """How many of these decide if shares stay as they are: intervals shrink by the square root."""
     share, lead = found.texts, found.difference
     value, end = share.value, share.upper
     if share.value > limit:
@@ -232,7 +243,7 @@ def _needed(found: Extractable, limit: float) -> str:
         return ""
     needed = math.ceil(share.documents * max(abs((end - value) / gap), 1.0) ** 2)
     beside = "" if found.controls is None else " and as many controls"
-    return f"about {count(needed)} texts{beside}" if needed < _MOST_NEEDED else ""
+    return f"about {count(needed)} {what}{beside}" if needed < _MOST_NEEDED else ""
 
 
 def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Finding:
@@ -265,13 +276,7 @@ def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Fin
             cure = f"give {needed}, or {cure}"
     elif share.upper > limit:
         told += f", and the {allowed} is in this interval"
-        tail = (1.0 - share.confidence) / 2.0
-        least = math.ceil(math.log(tail) / math.log1p(-limit))
-        cure = f"give at least {count(least)} texts of equal length, which is enough if none of "
-        cure += "their passages comes out"
-        if share.hits:
-            needed = _needed(found, limit) or f"many more than {count(share.documents)} texts"
-            cure = f"give {needed}, which decide if shares stay as they are"
+        cure = f"give {_more(share, limit, 'texts long enough for a passage', found)}"
     elif not trusted and not _recognized(found):
         told += (
             f", within the {allowed}, and nothing shows that the model was "

@@ -64,6 +64,9 @@ _OTHERS = {
 }
 """What else `canary.check` takes of results that are no audits."""
 
+_SHOWN = {"verification", "history", "trust_injection"}
+"""What shows or says of audits that training read the canaries."""
+
 _ONLY: Mapping[Subject, str] = {"a membership test": ", the last for texts only"}
 """Which limit only some results of a kind have."""
 
@@ -156,10 +159,10 @@ def check_options(subject: Subject, given: Iterable[str]) -> None:
     else:
         wrong = [name for name in given if name not in (*mine, *_OTHERS[subject])]
     if wrong:
-        raise InputError(
-            f"{_named(wrong)} cannot be asked of {subject}",
-            cure=f"the limits of {subject} are {_named(mine)}{_ONLY.get(subject, '')}",
-        )
+        cure = f"the limits of {subject} are {_named(mine)}{_ONLY.get(subject, '')}"
+        if "trust_members" in _OTHERS.get(subject, ()) and _SHOWN.intersection(wrong):
+            cure = "that training read what is tested is your word here: say so with trust_members"
+        raise InputError(f"{_named(wrong)} cannot be asked of {subject}", cure=cure)
 
 
 def _named(options: Iterable[str]) -> str:

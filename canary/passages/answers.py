@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from canary.models.served.writer import Written
-from canary.passages.targets import Target, characters, reformed, repeated
+from canary.passages.targets import Target, characters, disguised, reformed, repeated
 from canary.records.record import Record
 from canary.statistics.numbers import count, plural
 from canary.statistics.shares import clopper_pearson
@@ -200,11 +200,12 @@ def hits(
     """What one answer adds: its length, under that name, and the targets that are in it.
 
     Where it has another form, in which a target counts as well, the length of that is added.
+    Backwards or in base64, a target does not count: it is named as disguised.
     """
     sought, text = list(sought), answer.text
     forms = {way: reformed(text, digits=way) for way in {target.digits for _, target in sought}}
     counts = {length: max(len(text) + sum(len(f) for f in forms.values() if f != text), 1)}
-    words = text.split()
+    words, hidden = text.split(), list(disguised(text))
     for number, target in sought:
         suffix, exact = target.suffix.split(), target.suffix in text
         whole = exact or target.reformed_in(forms[target.digits])
@@ -213,6 +214,8 @@ def hits(
             counts[f"hit {number}"] = 1
         if whole and not exact:
             counts["reformed"] = 1
+        if not whole and any(target.suffix in each for each in hidden):
+            counts[f"disguised {number}"] = 1
         if found and not target.name:
             counts[f"recalled {number} {characters(found)}"] = 1
         if len(found) >= near * len(suffix):

@@ -43,6 +43,19 @@ def share_of(counted: Sequence[Counts], confidence: float) -> Extractable:
     return Extractable(shares[0], shares[1], difference)
 
 
+def none_needed(share: ClusteredShare, limit: float) -> int:
+    """How many documents like these keep a limit if nothing of them comes out, as of these."""
+    return math.ceil(share.documents * math.log1p(-share.upper) / math.log1p(-limit))
+
+
+def lowest_limit(share: ClusteredShare, limit: float = 0.05) -> str:
+    """Which limits a share of 0 can keep, and how many secrets or texts another one takes."""
+    least = f"no limit below {math.ceil(1e4 * share.upper) / 100:g} %"
+    if share.upper <= limit:
+        return least
+    return f"{least}; a limit of {100 * limit:g} % takes {count(none_needed(share, limit))}"
+
+
 def said_share(share: ClusteredShare) -> str:
     """A share of passages in words; where it is 0 its upper bound is what was found."""
     ends = f"{100 * share.lower:.3g} % to {100 * share.upper:.3g} %"

@@ -13,10 +13,14 @@ from canary.models.served.client import PassingError, RefusedError
 from canary.models.served.throttle import in_parallel
 from canary.models.served.writer import Writer
 from canary.passages.answers import LOWER, PLAIN, Answers, counted, hits, marks
-from canary.passages.targets import Target
+from canary.passages.extractable import lowest_limit
+from canary.passages.targets import Target, characters
+from canary.statistics.clustered import clustered_share
 from canary.statistics.numbers import count, plural
 from canary.statistics.shares import clopper_pearson
 
+_RARE = 0.01  # of honest servers may look as if they wrote secrets backwards, by chance
+_LONG = 16  # characters that nobody writes backwards by chance
 _ROOM = 8  # tokens that an answer may have besides what is looked for
 _STEP = 1_000_003
 
@@ -35,6 +39,7 @@ class Plan:
     seed: int
     max_tokens: int | None
     key: bytes  # for digests of answers, of what only those know who know all that is looked for
+    confidence: float
 
     @property
     def requests(self) -> int:
@@ -47,9 +52,15 @@ class Plan:
         letters, tokens = (
             self.looks[-1] * sum(map(of, self.prompts)) for of in (len, self.longest)
         )
+        sure = 1.0 - (1.0 - self.confidence) / len(self.looks)
+        sizes = Counter(t.document for t in self.targets if t.kind == "texts")
+        none = clustered_share([0] * len(sizes), [*sizes.values()], confidence=sure)
+        what = plural(len(sizes), "planted secret" if self.targets[0].name else "text")
         return (
-            f"The prompts have {count(letters)} characters together, four of which are about a "
-            f"token. The answers have at most {plural(tokens, 'token')} together"
+            f"The prompts have {plural(letters, 'character')} together: about a token for each 4 "
+            "with usual tokenizers, and for each 1 with a model of characters. The answers have "
+            f"at most {plural(tokens, 'token')} together. With {what} of which nothing comes out, "
+            f"canary check passes {lowest_limit(none)}"
         )
 
     @cached_property
@@ -124,6 +135,22 @@ class Plan:
         named = self.targets[0].name  # one answer cannot have all the secrets of a prompt
         sure = [at for at in asked if not named and tally[f"near {own[at][0]}"] >= max(samples, 1)]
         return counted(tally, asked, sure, max(samples, 1), alone=bool(named))
+
+    def disguised(self, tally: Counter[str], share: float | None) -> int:
+        """How many secrets or passages of texts came out backwards or in base64 only.
+
+        0 where chance may give as many, at a `share` in the answers for each; without one, where
+        they are short.
+        """
+        from scipy.stats import binom
+
+        own = [(number, of) for number, of in enumerate(self.targets) if of.kind == "texts"]
+        found = [of for number, of in own
+                 if tally[f"disguised {number}"] and not tally[f"hit {number}"]]  # fmt: skip
+        if share is None:
+            return sum(characters(of.suffix.split()) >= _LONG for of in found)
+        rare = binom.sf(len(found) - 1, len(own), min(2 * share, 1.0)) <= _RARE / len(self.looks)
+        return len(found) if rare else 0
 
     def cut(
         self, tally: Counter[str], done: int, *, early: bool = False

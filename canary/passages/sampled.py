@@ -95,7 +95,7 @@ class Sampled(
     Document,
     kind=KIND,
     schema=SCHEMA,
-    sparse=("prompts", "forms", "seconds", "reformed"),
+    sparse=("prompts", "forms", "seconds", "reformed", "disguised"),
 ):
     """What came out of a server that only writes text; see `canary.passages.sampling.sample`.
 
@@ -133,6 +133,8 @@ class Sampled(
     reformed : int
         Answers that have what was looked for in another form only, such as 755-574 for 755574,
         which counts. Older files counted none.
+    disguised : int
+        Secrets or passages of texts that came out backwards or in base64 only, beyond chance.
     """
 
     texts: Sought
@@ -151,6 +153,7 @@ class Sampled(
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     seconds: float = field(default=0.0, compare=False)
     reformed: int = 0
+    disguised: int = 0
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -222,7 +225,15 @@ class Sampled(
 
     def doubts(self, limit: float = 1.0) -> tuple[tuple[str, str], ...]:
         """What lets a share within a `limit` say little, and the cure."""
-        doubts = [] if self.answers is None else list(self.answers.doubts(limit))
+        doubts = []
+        if self.disguised:
+            what = plural(self.disguised, "planted secret" if self.planted else "passage")
+            doubts.append((
+                f"{what} came out backwards or in base64, so something changes the answers",
+                "switch that off on the server, or test the model files (canary audit, "
+                "canary verbatim)",
+            ))  # fmt: skip
+        doubts += () if self.answers is None else self.answers.doubts(limit)
         doubts += lacking(self.likeness)
         if self.planted:
             return tuple(doubts)

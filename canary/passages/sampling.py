@@ -144,12 +144,8 @@ def sample(
             raise InputError(problem, cure="leave the controls out", where="controls")
         cuts = planted(canaries)
     else:
-        given = {"texts": texts, "controls": controls}
-        cuts = {
-            kind: passages(kind, some, prefix, suffix)
-            for kind, some in given.items()
-            if some is not None
-        }
+        given = [("texts", texts), ("controls", controls)]
+        cuts = {k: passages(k, some, prefix, suffix) for k, some in given if some is not None}
         refuse_overlap(cuts)
     targets = [target for cut in cuts.values() for target in cut.targets]
     endpoint = Endpoint(server) if isinstance(server, str) and is_url(server) else server
@@ -165,7 +161,7 @@ def sample(
     looks = sorted({-(-drawn // 2**at) for at in range(1 if limit is None else _LOOKS)})
     looked_for = [[t.kind, t.prompt, t.suffix] for t in targets]
     key = bytes.fromhex(digest(["answers", *looked_for]))
-    plan = Plan(prompts, targets, looks, share, seed, max_tokens, key)
+    plan = Plan(prompts, targets, looks, share, seed, max_tokens, key, confidence)
     _announce(endpoint, plan, 0 if parts is None else finished_pieces(Path(parts)))
     began, writer = time.perf_counter(), Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
@@ -184,6 +180,7 @@ def sample(
             samples=samples,
             near=share,
             cut=tally["cut"], reformed=tally["reformed"],
+            disguised=plan.disguised(tally, None if chance is None else chance.share),
             chance=chance,
             confidence=confidence,
             model={
@@ -211,7 +208,7 @@ def sample(
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
             sought = identity | settings | {"targets": digest(looked_for)}
-            run = open_run(parts, sought, layout=10)
+            run = open_run(parts, sought, layout=11)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")

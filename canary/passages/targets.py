@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
@@ -20,7 +21,9 @@ from canary.records.validation import text, whole_number
 
 _RUN = 5  # words in a row that count as repeated
 _DIGIT = re.compile(r"\d")
-_BETWEEN = re.compile(r"(?<=\d)[-,. _'\u2010\u2012\u2013\u2019\u2212](?=\d)")
+_BETWEEN = re.compile(r"(?<=\d)[-,. _'\u066c\u2010\u2012\u2013\u2019\u2212](?=\d)")
+_CODE = "[A-Za-z0-9+/_-]"
+_ENCODED = re.compile(rf"(?:(?:{_CODE}{{76}}|{_CODE}{{64}}) )*{_CODE}{{8,}}")  # and full lines
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
     }
     masks: dict[int, set[str]] = {}
     for one in canaries:
-        masks.setdefault(one.format, set()).add(_DIGIT.sub("0", canaries.text(one)))
+        masks.setdefault(one.format, set()).add(_DIGIT.sub(_zero, canaries.text(one)))
     found = {}
     for kind, secrets in kinds.items():
         targets = []
@@ -130,9 +133,11 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
             tail = whole[len(prompt) : len(whole) - len(space.suffix)]
             suffix, form = plain(tail), reformed(plain(tail))
             # Two secrets must not have one form: the p-value takes each place for one guess.
-            alike = len(masks[one.format]) == 1 or suffix.isdecimal()
-            digits = form == suffix and alike and _DIGIT.search(suffix) is not None
-            bare = reformed(suffix, digits=digits) if form == suffix else ""
+            one_mask = len(masks[one.format]) == 1
+            alike = one_mask or (suffix.isdecimal() and suffix.isascii())
+            usual = form == (_DIGIT.sub(_usual, suffix) if one_mask else suffix)
+            digits = usual and alike and _DIGIT.search(suffix) is not None
+            bare = reformed(suffix, digits=digits) if usual else ""
             place = (kind, number, 0, prompt, suffix, _bytes(tail))
             targets.append(Target(*place, one.id, one.repetitions, bare, digits))
         if targets:
@@ -179,17 +184,44 @@ def repeated(words: Sequence[str], suffix: Sequence[str]) -> list[str]:
 def reformed(text: str, *, digits: bool = False) -> str:
     r"""A text without what a server may do to its characters, and to its numbers if `digits`.
 
-    Characters of other widths are the usual ones, those that nobody sees are left out, and so are
-    single separators between digits.
+    Characters of other widths and digits of other scripts are the usual ones, those that nobody
+    sees are left out, and so are single separators between digits.
 
     Examples
     --------
-    >>> reformed("755-574 or \uff17\uff15\u200b 5,574", digits=True)
-    '755574 or 755574'
+    >>> reformed("755-574 or \uff17\uff15\u200b 5,574 or \u096d55574", digits=True)
+    '755574 or 755574 or 755574'
     """
-    usual = unicodedata.normalize("NFKC", text)
+    usual = _DIGIT.sub(_usual, unicodedata.normalize("NFKC", text))
     seen = plain("".join(char for char in usual if unicodedata.category(char) != "Cf"))
     return _BETWEEN.sub("", seen) if digits else seen
+
+
+def disguised(text: str) -> Iterator[str]:
+    """What an answer may have been before a server wrote it backwards or in base64.
+
+    No longer together than twice the answer.
+
+    Examples
+    --------
+    >>> [*disguised("IDc1NTU3NA")]
+    ['AN3UTN1cDI', '755574']
+    """
+    yield text[::-1]
+    for run in _ENCODED.findall(text):
+        coded = run.translate({ord("-"): "+", ord("_"): "/", ord(" "): None})
+        coded = coded[: len(coded) - (len(coded) % 4 == 1)]
+        yield plain(b64decode(coded + "=" * (-len(coded) % 4)).decode(errors="replace"))
+
+
+def _usual(digit: re.Match[str]) -> str:
+    """A digit of any script as 0 to 9."""
+    return str(unicodedata.decimal(digit[0]))
+
+
+def _zero(digit: re.Match[str]) -> str:
+    """The zero of the script of a digit."""
+    return chr(ord(digit[0]) - unicodedata.decimal(digit[0]))
 
 
 def _bytes(tail: str) -> int:

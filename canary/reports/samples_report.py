@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from canary.passages.extractable import percent_said, share_percent
+from canary.passages.extractable import lowest_limit, percent_said, share_percent
 from canary.passages.result import SWAPPED
 from canary.passages.sampled import SURE, Sampled
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
@@ -103,6 +103,8 @@ def samples_report(result: Sampled) -> Report:
             unclear=key == "unclear", luck=key == "luck",
             drawn=not texts.hits and not result.greedy, more=count(4 * result.samples),
             greedy=not texts.hits and result.greedy,
+            secrets=key == "secret" and not natural and plural(texts.windows, "secret"),
+            limits=lowest_limit(texts) if key == "secret" else "",
         ),
         about=about,
         outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],

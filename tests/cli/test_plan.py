@@ -103,3 +103,9 @@ def test_plan_with_passages_says_what_a_run_on_them_takes(command, model, tmp_pa
     assert found["texts"] == 1
     assert found["tokens"] == 30 * found["windows"] > 0
     assert found["seconds"] > 0
+
+
+def test_plan_refuses_the_address_of_a_server_at_once(command):
+    done = command("plan", "pin {digit:4}", "--model", "http://127.0.0.1:9/v1")
+    assert (done.code, "this is the address of a server" in done.err) == (2, True)
+    assert "canary audit --dry-run" in done.err

@@ -99,7 +99,7 @@ def test_the_interval_of_passages_decides_with_its_controls(tmp_path):
         ({"out": 60, "controls": None}, {}, "undecided", "with --controls: about 200 texts"),
         ({"out": 60, "controls": 60}, {}, "undecided", "so memory is not shown to exceed"),
         ({"out": 2, "documents": 3}, {}, "undecided", "is in this interval"),
-        ({"out": 0, "documents": 2}, {}, "undecided", "give at least 368 texts of equal length"),
+        ({"out": 0, "documents": 2}, {}, "undecided", "give at least 368 texts long enough"),
         ({"out": 1, "documents": 1}, {"max_extractable": 0.9}, "undecided", "interval"),
         ({"out": 0, "documents": 400}, {}, "undecided", "nothing shows that the model"),
         ({"out": 0, "documents": 400}, {"trust_members": True}, "passed", "at most 0.918 %"),
@@ -184,6 +184,8 @@ def sampled_secrets(hits, *, samples=100, p_value=1e-9, secrets=40, temperature=
         ({"hits": 20}, {}, "memorized", "20 of 40 planted secrets"),
         ({"hits": 20, "p_value": 0.01}, {}, "undecided", "chance may give that many"),
         ({"hits": 5}, {}, "undecided", "is in this interval"),
+        ({"hits": 5}, {}, "undecided", "plant about 598 secrets, which decide"),
+        ({"hits": 0}, {"max_extractable": 0.05}, "undecided", "plant at least 72 secrets"),
         ({"hits": 1, "secrets": 400}, {}, "passed", "within the limit of 10 %"),
         ({"hits": 0}, {}, "undecided", "nothing shows that the model was trained on them"),
         ({"hits": 0}, {"trust_members": True}, "passed", "0 of 40 planted secrets"),
@@ -205,6 +207,8 @@ def test_samples_of_a_server_are_judged_as_other_results(tmp_path, made, asked, 
     assert str(again) == str(verdict)
     with pytest.raises(InputError, match="max_auc cannot be asked of samples of a server"):
         check(found, max_auc=0.6)
+    with pytest.raises(InputError, match="say so with trust_members"):
+        check(found, max_extractable=0.1, verification="verified.json")
 
 
 def sampled_passages(near, *, controls):

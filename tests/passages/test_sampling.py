@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import numpy as np
 import pytest
 from fake_server import FakeServer, Status
@@ -102,11 +104,24 @@ PARTED = canary.generate(
         (LONG, lambda d: f"{d[:3]}\u202f{d[3:]}"),
         (LONG, " ".join),
         (LONG, lambda d: "".join(chr(0xFF10 + int(c)) for c in d)),
+        (LONG, lambda d: "".join(chr(0x0966 + int(c)) for c in d)),
+        (LONG, lambda d: "\u066c".join(chr(0x0660 + int(c)) for c in d)),
         (LONG, lambda d: "\u200b".join(f"It is {d}")),
         (PARTED, lambda d: d.replace("-", "")),
         (PARTED, lambda d: d.replace("-", " ")),
     ],
-    ids=["dash", "comma", "space", "spaced", "wide", "unseen", "joined", "other"],
+    ids=[
+        "dash",
+        "comma",
+        "space",
+        "spaced",
+        "wide",
+        "devanagari",
+        "arabic",
+        "unseen",
+        "joined",
+        "other",
+    ],
 )
 def test_a_secret_in_another_form_counts_and_is_said(secrets, form):
     first, second, _ = secrets.injected
@@ -133,6 +148,74 @@ def test_other_numbers_are_no_form_of_a_secret(form):
     ) as server:
         found = drawn_of(server, canaries=LONG, samples=8)
     assert sum(found.texts.hits) == found.reformed == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said", "found"),
+    [
+        ("[\u0966-\u096f]{6}", lambda d: d[:3] + "-" + d[3:], True),
+        ("[\u0966-\u096f]{6}", lambda d: "".join(str(int(c)) for c in d), True),
+        ("[0-9\u0966-\u096f]{6}", lambda d: "".join(str(int(c)) for c in d), False),
+    ],
+    ids=["parted", "of one script", "of two"],
+)
+def test_secrets_in_digits_of_other_scripts_have_one_form_each(pattern, said, found):
+    secrets = canary.generate(
+        f"pin is {{re:{pattern}}}", repetitions=[4], per_repetition=3, controls=3, seed=1
+    )
+    first, *_ = secrets.injected
+    with FakeServer(
+        build("table"), fault=words(lambda n: f"{said(first.fill)} {'ab'[n % 2]}")
+    ) as server:
+        hits = drawn_of(server, canaries=secrets, samples=8).texts.hits
+    assert hits == ((8, 0, 0) if found else (0, 0, 0))
+
+
+def backwards(text):
+    return text[::-1]
+
+
+def coded(text):
+    return b64encode(text.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [backwards, coded, lambda text: f"Here: {coded(text)}."],
+    ids=["backwards", "base64", "within"],
+)
+def test_what_comes_out_backwards_or_encoded_leaves_it_undecided(hide):
+    first, second, _ = LONG.injected
+    said = (f" {first.fill}. So it", f" {second.fill} is", " nothing")
+    with FakeServer(build("table"), fault=words(lambda n: hide(said[n % 3]))) as server:
+        found = drawn_of(server, canaries=LONG, samples=60)
+    assert (found.texts.hits, found.disguised) == ((0, 0, 0), 2)
+    assert "2 planted secrets came out backwards or in base64" in found.summary()
+    verdict = canary.check(found, max_extractable=0.9, trust_members=True)
+    assert verdict.outcome == "undecided"
+    assert "so something changes the answers" in str(verdict)
+    assert Sampled.from_dict(found.to_dict()) == found
+
+
+def test_passages_that_come_out_backwards_are_doubted_and_short_ones_are_not():
+    texts = [f"the {n} old words and {letter}{letter}{letter} of them" for n, letter in
+             enumerate("abcdefgh")]  # fmt: skip
+    for suffix, doubted in ((5, 8), (1, 0)):
+        with FakeServer(
+            build("table"), fault=words(lambda n: f"{backwards(' / '.join(texts))} {n}")
+        ) as server:
+            found = drawn_of(server, texts=texts, prefix=3, suffix=suffix, samples=2)
+        assert (sum(found.texts.hits), found.disguised) == (0, doubted)
+
+
+def test_a_server_that_writes_numbers_of_its_own_is_not_doubted():
+    """Some are secrets backwards, as many as chance gives."""
+    draws = np.random.default_rng(0)
+    for secrets, digits, samples in ((SECRET, 1, 40), (LONG, 6, 300)):
+        with FakeServer(
+            build("table"), fault=words(lambda n, d=digits: f"{draws.integers(10**d):0{d}} or")
+        ) as server:
+            assert drawn_of(server, canaries=secrets, samples=samples).disguised == 0
 
 
 def test_numbers_of_several_lengths_are_not_joined():

@@ -125,6 +125,11 @@ def _digits_masked(desk):
     return of_command(desk.command("check", "s/samples.json", *limits))
 
 
+@made("S10")
+def _backwards(desk):
+    return sampled(desk, lambda rest, turn: f"{turn} {rest}"[::-1])
+
+
 def test_swapped_files_are_seen_as_by_verbatim(desk):
     found = sampled(desk, lambda rest, turn: f"{rest} {turn} and so on", known="c")
     assert found.outcome == "Undecided"
