@@ -96,6 +96,8 @@ def _outcome(arguments: list[str]) -> int:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         _error(_misused(error, context))
+        for line in (getattr(context and context.command, "epilog", "") or "").splitlines()[2:3]:
+            tell(f"Example: {line}\n")
         tell(f"Try: {context.command_path if context else 'canary'} --help\n")
         return USAGE
     except (SystemExit, KeyboardInterrupt, BrokenPipeError, _Stopped):
@@ -126,7 +128,9 @@ def _misused(error: Any, context: Any) -> str:
     from canary.registry import near_names
 
     flags = {flag.lstrip("-"): flag for param in context.command.params for flag in param.opts}
-    near = near_names(error.option_name.lstrip("-"), flags)
+    if not flags.get(name := error.option_name.lstrip("-"), "-").startswith("-"):
+        return f"{error.message}; {name.upper()} is given by its place, without a name"
+    near = near_names(name, flags)
     meant = f"; did you mean {' or '.join(flags[name] for name in near)}?" if near else ""
     return f"{error.message}{meant}"
 

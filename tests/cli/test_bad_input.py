@@ -318,3 +318,23 @@ def test_python_names_the_argument():
         generate("code {digit:9}", repetitions=[0])
     with pytest.raises(InputError, match="^exposure_bits must be a number"):
         plan("code {digit:9}", exposure_bits=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "example"),
+    [
+        ("discover c.jsonl --out f.json", "Missing argument 'FORMAT...'", "canary discover mail"),
+        (
+            "membership text ./m --members a --nonmembers b --out o",
+            "MEMBERS is given by its place, without a name",
+            "canary membership text ./model members.jsonl nonmembers.jsonl",
+        ),
+        ("membership text ./m a b --outs o", "did you mean --out?", "canary membership text ./m"),
+    ],
+    ids=["no argument", "named", "near"],
+)
+def test_a_wrong_command_line_gets_an_example(command, words, said, example):
+    done = command(*shlex.split(words))
+    assert done.code == 2
+    assert said in done.err
+    assert f"Example: {example}" in done.err

@@ -243,9 +243,14 @@ def test_the_handshake_refuses(tmp_path, case):
     assert not list(tmp_path.rglob("*.shard"))
 
 
-def test_three_decimals_are_enough(tmp_path):
-    with FakeServer(build("table"), fault=each(lambda v: round(v, 3))) as server:
-        assert load_served(server, tmp_path).facts.name == "tiny"
+@pytest.mark.parametrize(("decimals", "grain"), [(3, 1e-3), (5, 1e-5), (None, 0.0)])
+def test_three_decimals_are_enough_and_count_as_noise(tmp_path, decimals, grain):
+    """Two candidates may be as far apart as a rounding, for each token."""
+    fault = None if decimals is None else each(lambda v: round(v, decimals))
+    with FakeServer(build("table"), fault=fault) as server:
+        noise = load_served(server, tmp_path).facts.noise_bits_per_token
+    assert noise >= grain / np.log(2)
+    assert noise < 9e-4 or decimals == 3
 
 
 @pytest.mark.parametrize("ids", [True, False])

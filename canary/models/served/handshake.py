@@ -45,7 +45,8 @@ _FEWEST = 3
 _START = 3  # tokens that a server may put before a text, and one more
 _SURE = 1e-6
 _LOWEST, _FLOOR = 3, -1_000.0  # equal numbers that show a cut; below the floor, there is no number
-_FEWEST_NUMBERS, _STEPS = 8, (1.0, 0.1, 0.01)  # different ones that show a rounding
+_FEWEST_NUMBERS = 8  # different ones that show a rounding
+_COARSE, _FINE = (1.0, 0.1, 0.01), (1e-3, 1e-4, 1e-5)  # refused, and counted as noise
 _SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
 _ALIGNED, _SAME, _LEAST = 0.1, 0.02, 1e-4
@@ -137,7 +138,7 @@ def shake_hands(
     rows = manner.texts.probes()
     probes = tuple(Probe(row, ask(row)) for row in rows)
     numbers = [probe.numbers if top is None else probe.numbers[2::2] for probe in probes]
-    _check_whole(manner, np.concatenate(numbers), top)
+    grain = _check_whole(manner, np.concatenate(numbers), top)
     aligned = math.inf
     if top is not None:
         if all(len(probe.numbers) == 1 for probe in probes):
@@ -182,7 +183,7 @@ def shake_hands(
         manner,
         probes,
         tolerance=max(2 * _SAFETY * worst, _SAME * spread, _LEAST),
-        noise_bits_per_token=_SAFETY * max(noise, EPSILON["float32"]) / LN2,
+        noise_bits_per_token=max(_SAFETY * max(noise, EPSILON["float32"]), grain) / LN2,
         aligned=aligned,
     )
 
@@ -337,18 +338,20 @@ def _followed(
     return followed
 
 
-def _check_whole(manner: Manner, numbers: Floats, top: int | None) -> None:
+def _check_whole(manner: Manner, numbers: Floats, top: int | None) -> float:
     """That log-probabilities were neither rounded nor, in an echo, cut off at a lowest one.
 
-    A network gives random tokens after random ones numbers of their own. All alike are those of a
-    model that knows nothing, unless they are much too probable for that.
+    Gives the step of a finer rounding, by which two tokens may be wrong together, or 0. A network
+    gives random tokens after random ones numbers of their own. All alike are those of a model that
+    knows nothing, unless they are much too probable for that.
     """
     said = numbers[numbers > _FLOOR]
     different = np.unique(said)
     if not len(said):
-        return
-    tenfold = (step for step in _STEPS if np.abs(said / step - np.round(said / step)).max() < 1e-6)
-    if len(different) >= _FEWEST_NUMBERS and (step := next(tenfold, 0.0)):
+        return 0.0
+    steps = (*_COARSE, *_FINE) if len(different) >= _FEWEST_NUMBERS else ()
+    tenfold = (step for step in steps if np.abs(said / step - np.round(said / step)).max() < 1e-6)
+    if (step := next(tenfold, 0.0)) in _COARSE:
         raise manner.odd(
             f"rounds its log-probabilities to multiples of {step:g} nats",
             "have it give them with three decimals or more: what is rounded has no exact rank",
@@ -361,6 +364,7 @@ def _check_whole(manner: Manner, numbers: Floats, top: int | None) -> None:
             f"lowest value ({different[0]:.4g} nats)",
             "have it give them as the model computes them, without a lowest value",
         )
+    return step
 
 
 def _check_aligned(
