@@ -45,13 +45,12 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         models: list[Rehearsed] = getattr(dry, "rehearsals", [])
         line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
         if models and len(rows := list(models[0].rows())) > 1:
+            shared = "canaries and controls" if any("start token" in w for w, *_ in rows) else ""
+            rows = [
+                (f"{w} not sent above" if w == shared else w, n, tokens) for w, n, tokens in rows
+            ]
             show_table(("what", "requests", "tokens in prompts"), rows)
-            shared = (
-                "A request that two parts need is sent once. It is counted in the first of them"
-            )
-            if any("canar" in what for what, *_ in rows):
-                shared += ": canaries that the check of the start token scores are not sent again"
-            show(shared)
+            show("A request that two parts need is sent once. It is counted in the first of them")
         show(f"{line}. Nothing was sent")
         if total := sum(endpoint.ledger.total or 0 for endpoint in dry.endpoints[:1]):
             show(f"All runs with these answers have sent {plural(total, 'request')} so far")
@@ -61,6 +60,7 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         if hasattr(dry, "rehearsals") and dry.tokenizer is not None:
             from canary.models.served.rehearsal import counted_until
 
+            say("Counting the requests that this run will send")
             # Numbers that are made up may not do for what is computed of them.
             stopped = counted_until(partial(_rehearsed, function, rehearsal))
             options.rehearsed.extend(dry.endpoints)

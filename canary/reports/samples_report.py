@@ -98,7 +98,7 @@ def samples_report(result: Sampled) -> Report:
         ),
         actions=said(
             "samples.actions", out=key in ("planted", "memorized") and not files,
-            none=not texts.hits, alone=key == "alone" or other,
+            none=not texts.hits, passages=key == "none", alone=key == "alone" or other,
             chat=chat and not texts.hits,
             unclear=key == "unclear", luck=key == "luck",
             drawn=not texts.hits and not result.greedy, more=count(4 * result.samples),

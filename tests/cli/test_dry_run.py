@@ -49,6 +49,9 @@ def test_the_count_is_right_before_anything_is_sent(place, command, model, loade
     with FakeServer(loaded) as server:
         words = COMMANDS[name].replace("URL", f"{server.url}/v1").split()
         words += ["--tokenizer", model, "--answers", "answers"]
+        table = command(*words, "--dry-run").out
+        checked = "check of the start token" in table and "canaries and controls" in table
+        assert ("canaries and controls not sent above" in table) is checked
         before = sorted(path.name for path in place.iterdir())
         dry = command(*words, "--dry-run", "--json")
         assert dry.code == 0, dry.err
@@ -61,7 +64,8 @@ def test_the_count_is_right_before_anything_is_sent(place, command, model, loade
         assert server.count() == 0
         done = command(*words)
         assert done.code in (0, 3), done.err
-        assert f"about {counts['requests']:,} requests" in done.err.splitlines()[0]
+        assert "Counting the requests" in done.err.splitlines()[0]
+        assert f"about {counts['requests']:,} requests" in done.err.splitlines()[1]
         if name in ("order", "order by top", "score"):  # all that is sent is sent in one step
             sent, more = map(int, re.search(r"(\d+) sent so far; about (\d+)", done.err).groups())
             assert sent + more == pytest.approx(server.count(), abs=CLOSE)

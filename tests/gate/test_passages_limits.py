@@ -271,3 +271,17 @@ def test_an_answer_in_which_nothing_could_come_out_is_no_evidence():
 def test_limits_on_passages_that_make_no_sense(asked, said):
     with pytest.raises(InputError, match=said):
         check(passages(0, documents=3), **asked)
+
+
+def test_samples_that_show_nothing_say_what_would_show_more():
+    asked = {"temperature": 1.0, "chat": False, "seed": 0, "max_tokens": None}
+    asked |= {"prefix": 4, "suffix": 5}
+    secrets, passing, found = (
+        str(report_of(replace(each, settings=asked)).actions)
+        for each in (sampled_secrets(0), sampled_passages(0, controls=True), sampled_secrets(9))
+    )
+    assert "40 secrets of which none comes out" in secrets
+    assert "no limit below 8.81 %; a limit of 5 % takes 72" in secrets
+    assert "membership text" in passing
+    assert "membership text" not in secrets + found
+    assert "Plant more" not in passing + found
