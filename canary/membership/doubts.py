@@ -14,7 +14,7 @@ import numpy as np
 from canary.membership import inputs_alone
 from canary.membership.fleet_doubts import RARE, fleet_doubts, in_other_units, other_factor
 from canary.membership.inputs_alone import exact_copies, near_copies, other_source
-from canary.membership.own_labels import never_wrong
+from canary.membership.own_labels import never_wrong, too_flat
 from canary.membership.sharing import row_marks
 from canary.membership.unlike import (
     PAIR,
@@ -354,6 +354,7 @@ CHECKS: tuple[Callable[[View], str | None], ...] = (
     _exchanged_classes,
     _moved_flags,
     _odd_losses,
+    lambda view: too_flat(view.table, view.row, view.what),
     _few_classes,
     _guessing,
     _other_classes,

@@ -1,4 +1,4 @@
-"""Labels that are the models' own answers, or samples of which only the right ones were kept."""
+"""Labels that are models' own answers, samples of which only right ones were kept, flat answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from canary.membership.unlike import HIDES
 from canary.signals.signal_table import SignalTable
-from canary.statistics.numbers import count
+from canary.statistics.numbers import count, percent_of
+from canary.statistics.shares import difference_interval
 
 _ENOUGH = 300
 """Non-members of each model that must all be right."""
@@ -22,6 +23,14 @@ really always right has fewer, whatever the scale of its logits."""
 
 _SURE = math.log(9.0)
 """Middle log-odds of an answer from which on they take the place of gaps that are not known."""
+
+_RIGHT, _BETTER = 0.8, 0.999
+"""Share of its members that a model names rightly whose answers should be sure, and the confidence
+with which it is better on them than on others. After few steps of training, honest answers are
+flat, too: then fewer are right, or as many of others."""
+
+_ADABOOST = 0.75
+"""What the log-odds of AdaBoost before an even share are at most, of three classes or more."""
 
 
 def never_wrong(tables: Sequence[SignalTable]) -> tuple[str, ...]:
@@ -46,6 +55,33 @@ def never_wrong(tables: Sequence[SignalTable]) -> tuple[str, ...]:
         f"{count(min(closest))} or more it hardly preferred its answer to the next class. So the "
         "labels may be the models' own answers, or samples with wrong answers may have been left "
         f"out: {HIDES}. Save the true labels, of all samples",
+    )
+
+
+def too_flat(table: SignalTable, row: int, what: str) -> str | None:
+    """A note where a model is right on its members, and yet never sure of an answer.
+
+    The log-odds of an answer before an even share is at most 1 after a softmax of numbers from 0
+    to 1, and near it where some are near 0 and 1. Of two classes this decides nothing.
+    """
+    right, loss, classes = table.values.get("correctness"), table.values.get("loss"), table.classes
+    if right is None or loss is None or classes < 3:
+        return None
+    known, members = right[row] > 0.0, table.member[row]
+    counts = [int(x) for kind in (members, ~members) for x in ((known & kind).sum(), kind.sum())]
+    if not counts[3] or counts[0] < max(1.0, _RIGHT * counts[1]):
+        return None
+    if difference_interval(*counts, confidence=_BETTER)[0] <= 0.0:
+        return None
+    surest = math.exp(-float(loss[row, known].min()))
+    before = surest * (classes - 1) / max(1.0 - surest, 1e-300)
+    if not _ADABOOST < math.log(before) <= 1.0 + 1e-3:
+        return None
+    return (
+        f"The {what} is right on {percent_of(counts[0] / counts[1])} of its members, and gives no "
+        f"right class more than {percent_of(surest)}, as after a softmax of sigmoids or of "
+        f"probabilities: {HIDES}. Save the logits as the model computes them, or probabilities "
+        "after one softmax"
     )
 
 

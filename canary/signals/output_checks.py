@@ -177,6 +177,13 @@ def _check_logits(logits: NDArray[Any], refusing: _Refusing) -> None:
         "have logits that are probabilities: all are within 0 and 1, and each row sums to 1",
         'give them the name probs (outputs="probs"), or take the softmax out',
     )
+    with np.errstate(invalid="ignore", over="ignore"):
+        length = np.linalg.norm(logits.astype(np.float64), axis=1)
+    refusing.samples(
+        np.full(len(logits), len(logits) >= _FEW and bool((np.abs(length - 1.0) < 2e-3).all())),
+        "have logits of length 1 (the squares of each row sum to 1)",
+        "save them before they are normalized: that hides how sure the model is",
+    )
     if (unit := _rounded(logits)) is not None:
         refusing.samples(
             np.ones(len(logits), np.bool_),
@@ -200,22 +207,36 @@ def _rounded(logits: NDArray[Any]) -> str | None:
     return None
 
 
+def _cure_of_sums(probs: NDArray[Any], total: NDArray[np.float64]) -> str:
+    """What to do about rows that do not sum to one, by what they look like."""
+    if (np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all():
+        return "divide them by 100: they are percentages"
+    if not ((probs >= 0) & (probs <= 1)).all():
+        return "give them the name logits if they are"
+    if (np.abs(total - 1.0) <= _ROUNDED).all():
+        return "give them with all digits, if they are rounded; or save the loss of each sample"
+    if (total <= 1.0 + _SUM_TOLERANCE).all():
+        return (
+            "if only the largest are there, share what is missing evenly among the other classes: "
+            "that tests what users see; to test the model, save logits or the loss of each sample"
+        )
+    return (
+        "if each class has a sigmoid, save as logits what is before it, or log(p / (1 - p)) with p "
+        "of at most 1 - 1e-7; then test again with losses, the sum of each sample's binary "
+        "cross-entropies, which may find more"
+    )
+
+
 def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], refusing: _Refusing) -> None:
     with np.errstate(invalid="ignore"):
         total = probs.sum(axis=1, dtype=np.float64)
-    percent = bool((np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all())
-    rounded = bool(((probs >= 0) & (probs <= 1)).all() and (np.abs(total - 1.0) <= 0.05).all())
     refusing.samples(np.isnan(total), "have NaN probabilities", "look for a diverged model")
     # NaN and the infinities are out by here or by the next two.
     bad = ~(np.abs(total - 1.0) <= _SUM_TOLERANCE)
     refusing.samples(
         bad,
         f"have probabilities that do not sum to one (the first to {total[bad.argmax()]:.6g})",
-        "divide them by 100: they are percentages"
-        if percent
-        else "give them with all digits, if they are rounded"
-        if rounded
-        else "give them the name logits if they are, or apply the softmax",
+        _cure_of_sums(probs, total) if bad.any() else "",
     )
     refusing.samples(probs.min(axis=1) < 0, "have negative probabilities", "apply the softmax")
     if probs.dtype == np.float16:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.tree import DecisionTreeClassifier
 
-from canary.membership.own_labels import never_wrong
+from canary.membership.own_labels import never_wrong, too_flat
+from canary.membership.unlike import only_hides
 from canary.signals.measuring import measure
 
 
@@ -44,3 +48,52 @@ def test_models_that_are_always_right_are_not_doubted(scale):
             given = {"y": labels[right], "member": member[right], "outputs": "logits"}
             tables.append(measure(logits[right], keep_outputs=True, **given))
         assert never_wrong(tables) == ()
+
+
+def fitted(steps, *, classes, smoothing=0.0, rate=0.3, noise=1.2, samples=1500):
+    """Logits, labels and members of a linear model that was fitted by gradient descent to half."""
+    rng = np.random.default_rng(7)
+    labels, member = rng.integers(0, classes, samples), np.arange(samples) % 2 == 0
+    inputs = rng.normal(size=(classes, 60))[labels] + noise * rng.normal(size=(samples, 60))
+    wanted = (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+    weights = np.zeros((60, classes))
+    for _ in range(steps):
+        off = softmax(inputs[member] @ weights, axis=1) - wanted[member]
+        weights -= rate * inputs[member].T @ off / member.sum()
+    return inputs, inputs @ weights, labels, member
+
+
+def flat(outputs, labels, member, kind="logits"):
+    return too_flat(measure(outputs, y=labels, member=member, outputs=kind), 0, "target")
+
+
+SQUEEZED = {
+    "sigmoids": lambda logits: softmax(expit(2.0 * logits - 4.0), axis=1),
+    "a second softmax": lambda logits: softmax(softmax(logits, axis=1), axis=1),
+}
+
+
+@pytest.mark.parametrize("classes", [3, 10, 40])
+@pytest.mark.parametrize("how", SQUEEZED)
+def test_answers_that_are_never_sure_beside_a_model_that_is_right_are_doubted(how, classes):
+    _, logits, labels, member = fitted(3000, classes=classes, noise=2.5, samples=300)
+    note = flat(SQUEEZED[how](logits), labels, member, "probs")
+    assert "of its members, and gives no right class more than" in note
+    assert only_hides(note)
+    assert flat(logits, labels, member) is None
+
+
+@pytest.mark.parametrize("classes", [3, 10, 40])
+def test_flat_answers_of_honest_trainings_are_not_doubted(classes):
+    """After few steps of training, of smoothed labels, and of trees that vote."""
+    for steps in (1, 3, 10, 30, 100):
+        _, logits, labels, member = fitted(steps, classes=classes, rate=0.05)
+        assert flat(logits, labels, member) is None, steps
+    for smoothing in (0.1, 0.5, 0.8):
+        _, logits, labels, member = fitted(400, classes=classes, smoothing=smoothing)
+        assert flat(logits, labels, member) is None, smoothing
+    inputs, _, labels, member = fitted(0, classes=classes)
+    votes = AdaBoostClassifier(DecisionTreeClassifier(max_depth=8, random_state=0), n_estimators=9)
+    answers = votes.fit(inputs[member], labels[member]).predict_proba(inputs)
+    assert (answers.argmax(1) == labels)[member].mean() > 0.8
+    assert flat(answers, labels, member, "probs") is None

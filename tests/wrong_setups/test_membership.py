@@ -362,6 +362,23 @@ def _labels_that_are_the_models_own_answers(desk):
     return attacked(desk, *(one | {"labels": one["logits"].argmax(1)} for one in both))
 
 
+@made("M30")
+def _a_softmax_too_many(desk):
+    def twice(one):
+        logits = 1.0 / (1.0 + np.exp(-one["logits"].astype(np.float64)))
+        return {**one, "logits": logits}
+
+    return attacked(desk, *map(twice, (trained(1), trained(2))))
+
+
+@made("M31")
+def _logits_of_length_one(desk):
+    def scaled(one):
+        return one | {"logits": one["logits"] / np.linalg.norm(one["logits"], axis=1)[:, None]}
+
+    return attacked(desk, *map(scaled, (trained(1), trained(2))))
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
