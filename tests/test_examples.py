@@ -67,7 +67,7 @@ HAS = {
         "target.npz",
         "shadow.npz",
         "query.npz",
-        "other1.npz",
+        *(f"other{number}.npz" for number in range(1, 20)),
     ],
     "docs/guides/deciding.md": ["model", "canaries.json", "audit", "verified.json"],
     "docs/guides/monitor.md": ["corpus.jsonl", "canaries.json", "model"],

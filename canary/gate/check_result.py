@@ -293,11 +293,12 @@ def _within(
     name = max(above, key=lambda one: reached[one].value, default="")
     outcome: Outcome = "failed"
     place, then = f"above the limit of {percent(limit)}", _TRAIN
-    which = "" if name == highest else ", the highest one whose whole interval is above the limit,"
+    which = ", the highest one whose whole interval is above the limit,"
     if not above:
         name = max(reached, key=lambda one: reached[one].upper)
         outcome, place, then = "passed", f"within the limit of {percent(limit)}", ""
-        which = ", whose interval reaches highest,"
+        most = f"{percent_like(reached[highest].value, limit)} % of {highest} is the highest value"
+        which = f", whose interval reaches highest ({most}),"
         if reached[name].upper > limit:
             outcome, then = "undecided", cure
             place = f"and the limit of {percent(limit)} is in this interval"
@@ -305,7 +306,7 @@ def _within(
     value, lower, upper = (percent_like(one, limit) for one in (best.value, best.lower, best.upper))
     if len(reached) > 1:
         chosen = f", allowing for the choice among {count(len(reached))} attacks"
-        name += which
+        name += "" if name == highest else which
     sentence = (
         f"the {what} of the attack {name} is {value} % ({lower} to {upper} at "
         f"{100 * confidence:g} % confidence{chosen}), {place}"

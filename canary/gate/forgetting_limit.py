@@ -12,7 +12,7 @@ from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.forgetting_result import ANSWERS, ENOUGH, LEVEL, Answer
 from canary.records.about import About, Named
-from canary.statistics.numbers import percent_of
+from canary.statistics.numbers import percent_of, probability
 
 _CHANGED = (
     "the target differs from models that never saw the query set, as 1 honest one in 20 does by "
@@ -30,8 +30,13 @@ _FEW_MODELS = (
     "can pass by its p-value, or more samples of the query set"
 )
 _CONTRADICTED = (
-    "give more samples of the query set, or several query models: a p-value speaks against the "
-    "target, and the interval of rho does not"
+    "p is {}: few models that never saw the query set are as close to the query model, and the "
+    "interval of rho leaves it open; give more samples of the query set, or several query models"
+)
+_BY_CHANCE = (
+    "p of any difference is {}: the target differs from models that never saw the query set, as 1 "
+    "honest one in 20 does by chance; give more calibration models, or train the target again with "
+    "another seed, and repeat the test"
 )
 _VOID = (
     "models that know the query set answer on it as those do that never saw it",
@@ -57,6 +62,7 @@ class Compared(Named, Part):
     lower: float
     upper: float | None
     confidence: float
+    p: float
     p_unlike: float | None
     calibration: tuple[float, ...]
     auc: Interval | None
@@ -170,7 +176,8 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
         outcome, told, cure = "passed", "no trace of the query set was found", ""
     elif asked is None and found.lower < least:
         told = "the interval of rho contains 1"
-        cure = _FEW_MODELS if few else _CONTRADICTED
+        p, blocks = (found.p, _CONTRADICTED) if found.p <= LEVEL else (found.p_unlike, _BY_CHANCE)
+        cure = _FEW_MODELS if few else blocks.format(probability(p or 0.0))
     elif found.lower < least:
         told = "the interval of rho contains the limit"
         cure = (

@@ -106,6 +106,7 @@ def forgetting_report(result: Forgetting) -> Report:
     calm = kind in ("alike", "forgotten", "undecided")
     near = LEVEL < result.p <= _NEAR and not few
     far = result.p > _NEAR and not few
+    differs = kind == "undecided" and result.p > LEVEL and not few
     level = sentence(
         "forgetting.level",
         queries=len(result.losses["query"]),
@@ -116,8 +117,8 @@ def forgetting_report(result: Forgetting) -> Report:
         closer=closer,
         cases=closer + 1,
         of=count(models + 1),
-        usual=far and calm,
-        apart=far and not calm,
+        usual=far and calm and not differs,
+        apart=far and (differs or not calm),
         few=few,
         near=near,
         counts=kind == "not_forgotten" and not (far or near or few),
@@ -139,6 +140,8 @@ def forgetting_report(result: Forgetting) -> Report:
                 f"forgetting.{kind}",
                 auc=auc and percent_of(auc.value),
                 place=f"{100 * result.rho:.0f}",
+                differs=differs,
+                p=probability(result.p_unlike or 0.0),
             ),
             *([] if kind == "void" else [level]),
             *attacked(result.auc, void=result.void),
@@ -167,7 +170,8 @@ def forgetting_report(result: Forgetting) -> Report:
             void=kind == "void",
             few=few,
             needed=ENOUGH,
-            wide=kind == "undecided",
+            wide=kind == "undecided" and not differs,
+            differs=differs,
             no_attack=auc is None,
             done=done,
             nameless=done and not result.model_name,

@@ -301,6 +301,11 @@ FORGETTING = {
     ),
     # Farther away than models that never saw it: forgotten by the rule, and unlike them.
     "unlike": (lambda: compared(losses(-0.6, 3)), "undecided", "differs from models that never"),
+    # As far from the query model as models that never saw it, and yet of another shape.
+    "differs": (
+        lambda: compared(np.exp(HARDNESS - 0.5), unseen=np.exp(1.01 * HARDNESS - 0.5)),
+        *("undecided", "the target differs from models that never saw the query set, as 1 honest"),
+    ),
     "forgotten": (
         lambda: compared(losses(-0.6, 3), OTHERS[:1], unseen=losses(-0.6, 4)),
         *("passed", "the query set is forgotten: rho is"),
@@ -333,14 +338,14 @@ def test_forgetting(name):
 
 
 def test_calibration_models_are_asked_for_where_they_lack():
-    """With 19 of them and a small p, only samples and query models can narrow the interval."""
+    """Too few cannot pass; of enough, the p that leaves it open is named."""
     cures = [
         check(compared(losses(0.04, 3), OTHERS[:number]), forgotten=True).reason.cure
         for number in (9, len(OTHERS))
     ]
     assert "give 19 calibration models or more" in cures[0]
-    assert "calibration models" not in cures[1]
-    assert all("more samples of the query set" in cure for cure in cures)
+    assert "p of any difference is" in cures[1]
+    assert "give more calibration models" in cures[1]
 
 
 def test_a_limit_below_one_can_be_passed():
