@@ -212,7 +212,7 @@ def compared_report(found: AttacksCompared) -> Report:
     doubted, least = found.doubted, found.labels[found.least]
     number, best = len(found.tests), found.reached[found.least]
     others = [at for at in range(number) if at != found.least]
-    label, tone = f"{least} leaks {'less' if number == 2 else 'least'}", ""
+    label, tone = f"“{least}” leaks {'less' if number == 2 else 'least'}", ""
     worse = [at for at in others if found.more(at).lower > 0.0]
     among = [at for at in worse if not all(found.apart(at, one) for one in worse if one != at)]
     if not found.decided:

@@ -44,11 +44,11 @@ def test_the_model_that_leaks_less_is_named(found, tmp_path):
     assert (gap.value - gap.lower) ** 2 == pytest.approx(
         (plain.value - plain.lower) ** 2 + (reg.upper - reg.value) ** 2
     )
-    assert report_of(compared).label == "reg leaks less"
-    assert compared.summary().startswith("reg leaks less\nplain: AUC ")
+    assert report_of(compared).label == "“reg” leaks less"
+    assert compared.summary().startswith("“reg” leaks less\nplain: AUC ")
     assert {*compared.to_frame()["model"]} == {"plain", "reg"}
     page = canary.report(found, tmp_path / "page.html").read_text()
-    assert "reg leaks less" in page
+    assert "“reg” leaks less" in page
     assert "<svg" in page
 
 
@@ -69,7 +69,7 @@ def test_of_three_models_only_what_intervals_separate_is_ranked(found):
     )
     third = leaking(2, 12)
     made = report_of(compare_attacks([*found.values(), third], ["plain", "reg", "other"]))
-    assert (made.label, made.tone) == ("reg leaks least", "")
+    assert (made.label, made.tone) == ("“reg” leaks least", "")
     assert "plain and other cannot be ranked among each other." in made.sentences[0]
 
 
