@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, CHATS, Audit, combined_p
-from canary.audits.group_medians import median_bits
 from canary.audits.question import AuditOptions
 from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import Canary, CanarySet
@@ -98,12 +98,16 @@ def with_control(audit: Audit, control: int) -> Audit:
 def short_of(audit: Audit, control: int, limit_bits: float) -> str:
     """The median exposure of a positive control that does not reach a limit; empty if it does.
 
-    Or if it is as high as it can be measured: above all draws, or near the ceiling of its ranks.
+    Or if it is as high as it can be measured: above all draws but one, or near the ceiling of its
+    ranks.
     """
     known = with_search(audit)
-    median, bound = median_bits([c.exposure for c in known.by_repetitions()[control]])
-    reached = bound or median >= limit_bits or control in known.at_ceiling()
-    return "" if reached else f"{bits(median)} bits"
+    group = [c.exposure for c in known.by_repetitions()[control]]
+    place = statistics.median(e.place_bits for e in group)
+    above = statistics.median(e.upper_bits if e.bits is None else e.bits for e in group) > place
+    seen = min(math.log2(e.draws or math.inf) for e in group)  # the most that draws show
+    reached = above or place >= min(limit_bits, seen) or control in known.at_ceiling()
+    return "" if reached else f"{bits(place)} bits"
 
 
 def without_control(audit: Audit) -> Audit:

@@ -67,12 +67,12 @@ def median_bits(
 ) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
-    It is one if it depends on how far the censored exposures are above the draws
-    (`Exposure.place_bits`): then it is the median of the lower ends of all intervals, and otherwise
-    that of the estimates. `of` takes the place of the median: `min`, `max`.
+    It is one if it depends on exposures that few draws or none reached (`Exposure.open_above`):
+    then it is the median of the lower ends of all intervals, and otherwise that of the estimates.
+    `of` takes the place of the median: `min`, `max`.
     """
     least = of([e.place_bits for e in group])
-    most = of([e.upper_bits if e.bits is None else e.bits for e in group])
+    most = of([e.upper_bits if e.open_above or e.bits is None else e.bits for e in group])
     if most > least:
         return of([e.lower_bits for e in group]), True
     return least, False
@@ -111,6 +111,19 @@ def ceiling(places: Sequence[tuple[float, int]]) -> float:
     return statistics.median(space_bits - math.log2(place) for space_bits, place in places)
 
 
+def highest(canaries: Iterable[tuple[int, float]]) -> float:
+    """The largest median of canaries, each with its format and the bits of its space.
+
+    Those of one format take each other's ranks; all others are taken to be less exposed.
+    """
+    seen: Counter[int] = Counter()
+    places = []
+    for at, space_bits in canaries:
+        seen[at] += 1
+        places.append((space_bits, seen[at]))
+    return ceiling(places)
+
+
 def ceilings(canaries: Sequence[tuple[int, int, Exposure]]) -> dict[int, float]:
     """The groups whose median is within half a bit of its ceiling, and what that is.
 
@@ -140,7 +153,8 @@ def near_highest(full: Mapping[int, float], groups: Mapping[int, Iterable[_Canar
     )
     return (
         "the median exposure is near the highest that this number of canaries can show "
-        f"({ends} bits): it does not say which of two such models memorized more"
+        f"({ends} bits), and so is its interval: it does not say which of two such models "
+        "memorized more"
     )
 
 

@@ -211,7 +211,7 @@ def audit(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import Verification
     from canary.gate.check_audit import check
-    from canary.gate.exposure_limit import check_limit
+    from canary.gate.weak_limits import check_limit
 
     if max_exposure_bits is not None:
         check_limit(max_exposure_bits)

@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 
 from canary.audits.audit_result import CHATS, Audit, combined_p
 from canary.audits.audit_setup import short_of
+from canary.audits.by_rank import exact_ranks
 from canary.audits.cut_secrets import cut_in
+from canary.audits.group_medians import median_bits
 from canary.corpus.verification import Verification
 from canary.gate.verdict import Finding
 from canary.models.english import misfits
@@ -157,7 +159,10 @@ def weak_controls(
                 f"below the limit of {limit:g}: so nothing shows that this audit could see a model "
                 "that does not keep the limit"
             )
-            findings.append(
-                Finding("positive control", which + who, "undecided", told, _MORE_COPIES)
-            )
+            cure = _MORE_COPIES
+            if median_bits([c.exposure for c in audit.by_repetitions()[most]])[1]:
+                ranks = exact_ranks(audit.model)
+                cure = f"use {f'{ranks} or ' * bool(ranks)}more draws (--draws, in Python draws), "
+                cure += f"which may show that they reach it; or {_MORE_COPIES}"
+            findings.append(Finding("positive control", which + who, "undecided", told, cure))
     return findings

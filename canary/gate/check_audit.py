@@ -24,7 +24,7 @@ from canary.gate.check_result import Tested, check_attacks
 from canary.gate.coins import epsilon_judges
 from canary.gate.control_check import controls
 from canary.gate.dataset_limit import check_order
-from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
+from canary.gate.exposure_limit import check_level, evidence, largest, medians
 from canary.gate.extraction_limit import check_extraction, extracted
 from canary.gate.forgetting_limit import check_forgetting
 from canary.gate.passages_limit import check_passages, check_samples
@@ -41,6 +41,7 @@ from canary.gate.subjects import Subject, check_options, nothing_to_check, subje
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.gate.watched import last_within, still_open, template_unseen, unanswered, watched
+from canary.gate.weak_limits import check_limit
 from canary.records.sealing import sealed
 from canary.records.validation import one_of, one_or_more, some, whole_number
 from canary.statistics.epsilon import Mechanism

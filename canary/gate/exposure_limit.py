@@ -14,11 +14,11 @@ from canary.audits.audit_result import (
 )
 from canary.audits.by_rank import exact_ranks, queries_to_rank
 from canary.audits.coarse import coarsest
-from canary.audits.group_medians import interval_of_median, median_bits, misses_of
+from canary.audits.group_medians import highest, interval_of_median, median_bits, misses_of
 from canary.errors import EstimationError, InputError
 from canary.gate.subjects import limit_checked
 from canary.gate.verdict import Finding, Outcome, Standing, group_name, standings
-from canary.records.validation import as_real
+from canary.gate.weak_limits import check_limit
 from canary.statistics.exposures import Exposure
 from canary.statistics.medians import agreeing, canaries_to_decide
 from canary.statistics.numbers import bits, count, plural, probability
@@ -29,6 +29,11 @@ _MANY_REQUESTS = 100_000  # more than these nobody asks of a server
 _AGAINST = (
     "fewer copies (de-duplication), fewer epochs, or training with differential privacy would "
     "lower it"
+)
+_RANKS = ", but they take each other's ranks, so {} bits is the highest that their median can be"
+_CROWDED = (
+    "use another format for each number of copies, fewer canaries of each format, or a format with "
+    "more candidates; or lower the limit"
 )
 _BUT_COPIES = (
     "fewer epochs, or training with differential privacy would lower it; removing duplicates is "
@@ -43,12 +48,13 @@ def medians(
 
     The confidence is that of `canary.statistics.medians.median_interval`, of each group alone.
     Canaries of a space that holds no more bits than the limit cannot exceed it, whatever was
-    learned: they are left out, and the sentence says how many.
+    learned: they are left out, and the sentence says how many. A median near the highest that
+    these canaries can show, since they take each other's ranks, keeps no limit.
 
     Raises
     ------
     InputError
-        If no exposure in these spaces could exceed the limit.
+        If no exposure in these spaces, or no median of these canaries, could exceed the limit.
     """
     from scipy.special import bdtrc
 
@@ -56,6 +62,7 @@ def medians(
     by_copies = audit.by_repetitions()
     for copies in groups:
         group, left_out = _within_reach(audit, by_copies[copies], limit)
+        _check_median(group, limit)
         exposures = [c.exposure for c in group]
         formats = [c.format for c in group]
         misses = misses_of(exposures, formats)[1]
@@ -76,10 +83,14 @@ def medians(
                 cure = f"{count(needed)} that agree would do{fewer}"
         else:
             outcome, place = _placed(lower, upper, limit)
-            told = f"the median exposure of {name} ({who}, {share(confidence)} confidence) {place}"
+            sure = f"each end {share(confidence)} sure"
+            told = f"the median exposure of {name} ({who}, {sure}) {place}"
             if needed is not None:
                 chance = float(bdtrc(needed - 1, len(group), 2.0**-limit)) if needed else 1.0
-            if outcome == "undecided":
+            if outcome != "memorized" and (most := audit.at_ceiling().get(copies)) is not None:
+                told += _RANKS.format(bits(most))
+                outcome, lower, upper, cure = "undecided", None, None, _CROWDED
+            elif outcome == "undecided":
                 cure = _cure(exposures, limit, max(misses), confidence, audit.model)
             elif outcome == "memorized":
                 above = {name, *(f.subject for f in findings if f.outcome == "memorized")}
@@ -224,22 +235,6 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
     return findings
 
 
-def check_limit(limit: float, *, most: float = math.inf) -> float:
-    """A limit in bits from 1 on that some exposure could exceed; an `InputError` otherwise.
-
-    `most` is the largest exposure that there can be.
-    """
-    value, cure = as_real(limit), "lower the limit, or take a format with more candidates"
-    problem = f"no exposure could exceed the limit of {value:g} bits: the largest space "
-    problem += f"holds {most:.4g}"
-    if not 1.0 <= value < math.inf:
-        problem = f"a limit of {limit!r} bits makes no sense"
-        cure = "give a number from 1 bit on, which is what chance gives; 10 is usual"
-    elif value < most:
-        return value
-    raise InputError(problem, cure=cure, where="max_exposure_bits")
-
-
 def check_level(level: float) -> float:
     """A limit on p-values, if it lies above 0 and below 1; an `InputError` otherwise."""
     cure = "give a number above 0 and below 1; 0.001 is usual for a gate"
@@ -276,6 +271,16 @@ def _within_reach(
         f"; {plural(others, 'canary', 'canaries')} left out: {spaces} too small for the limit, "
         f"so {they} could not exceed it"
     )
+
+
+def _check_median(group: Sequence[CanaryResult], limit: float) -> None:
+    """Refuse a limit that no median of these canaries could exceed."""
+    most = highest((c.format, c.exposure.space_bits) for c in group)
+    if most <= limit:
+        told = f"no median of these {len(group)} canaries could exceed {limit:g} bits: "
+        told += f"they take each other's ranks, so it is {most:.4g} bits at most"
+        cure = "lower the limit, or take a format with more candidates"
+        raise InputError(told, cure=cure, where="max_exposure_bits")
 
 
 def _placed(lower: float, upper: float, limit: float) -> tuple[Outcome, str]:
@@ -374,7 +379,8 @@ def _draws_cure(
     each, other = ", one request each" if served else "", f"{ranks}, or " if ranks else ""
     flag, many = f"--draws {draws}{each}", f"about {count(draws)} draws"
     if draws >= size:  # these are ranks, too
-        flag, many = f"--method sampling --draws {size}{each}", f"all {count(size)} candidates"
+        way = "enumeration" if ranks and not served else f"sampling --draws {size}{each}"
+        flag, many = f"--method {way}", f"all {count(size)} candidates"
     return f"{other}{many} ({flag}) {does} decide"
 
 

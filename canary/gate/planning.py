@@ -13,8 +13,9 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import REPETITIONS, Groups, asked_of, check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
-from canary.gate.exposure_limit import check_level, check_limit, exceeding
+from canary.gate.exposure_limit import check_level, exceeding
 from canary.gate.plan_result import Decided, GatePlan
+from canary.gate.weak_limits import check_limit
 from canary.records.sealing import sealed
 from canary.records.validation import real_number, whole_number
 from canary.statistics.number_checks import check_chance, check_confidence, exact_size

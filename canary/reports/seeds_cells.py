@@ -43,9 +43,14 @@ class Cell:
         return any(map(any, self.bounds))
 
     @property
+    def known(self) -> bool:
+        """Whether no median is only a bound, or near the highest possible."""
+        return not (self.bounded or any(map(any, self.full)))
+
+    @property
     def usable(self) -> bool:
         """Whether the groups can be ranked by it."""
-        return bool(self.repetitions) and not (self.bounded or any(map(any, self.full)))
+        return bool(self.repetitions) and self.known
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,9 @@ def mean_words(cell: Cell, at: int, confidence: float) -> str:
     """``7.1 bits (6.2 to 8.0)``, or what it is at least."""
     mean = estimate(cell, at, confidence)
     least = "at least " if any(cell.bounds[at]) else ""
-    ends = "" if mean.lower is None or mean.upper is None else f" ({ends_of(mean)})"
+    ends = f" ({ends_of(mean)})"
+    if mean.lower is None or mean.upper is None:
+        ends = "" if least or len(cell.medians[at]) < 2 else " (no interval: all seeds alike)"
     return f"{least}{bits(mean.value)} bits{ends}"
 
 

@@ -31,7 +31,7 @@ from canary.reports.seeds_cells import (
     mean_words,
     near_words,
 )
-from canary.reports.seeds_doubts import notes_of, price_of, unfit_in, unread_of
+from canary.reports.seeds_doubts import notes_of, open_in, price_of, unfit_in, unread_of
 from canary.reports.seeds_frames import audit_rows, mean_rows
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, clean, count, plural
@@ -276,9 +276,9 @@ class SeedsCompared(Shown):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What makes the numbers of a group doubtful: unlearned secrets, notes of its audits."""
-        of = dict(zip(self.labels, self.losses, strict=False))
-        price = "" if self.why_not else price_of(self.least, of, self.confidence)
-        return (*filter(None, [price]), *notes_of(self.labels, self.groups))
+        of = {} if self.why_not else dict(zip(self.labels, self.losses, strict=False))
+        price = price_of(self.least, of, self.confidence)
+        return (*price, *notes_of(self.labels, self.groups), *open_in(self.cells, self.groups))
 
     @cached_property
     def unread(self) -> tuple[str, ...]:
@@ -300,10 +300,10 @@ class SeedsCompared(Shown):
         `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval;
         `difference_bits` is that mean minus the one of the first group, and not known where the
         canary sets differ. `bound` and `at_ceiling` say that the median of any seed is only a lower
-        bound, or within half a bit of the highest possible: such rows do not count in the ranking.
-        Other columns are the same for each number of copies: `overall_bits`, the mean of the one
-        number of each seed by which groups are ranked; and of the loss on new text, in nats per
-        token, `mean_loss` and `loss_difference` to the first group. Each has its interval.
+        bound, or within half a bit of the highest possible: then no group is `counted` there, or
+        has a difference. Controls never count. Other columns are the same for each number of
+        copies: `overall_bits`, the mean of the one number of each seed by which groups are ranked;
+        `mean_loss` on new text, in nats per token, and `loss_difference` to the first group.
         """
         import pandas as pd
 

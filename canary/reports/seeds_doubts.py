@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from canary.audits.audit_result import combined_p, noted
+from canary.audits.by_rank import can_rank
 from canary.gate.preconditions import unread
 from canary.models.english import reads_no_english
 from canary.models.examining import shifted
@@ -14,10 +15,10 @@ from canary.records.validation import brief
 from canary.reports.comparison import GUESSING, Strategy, worse_than_guessing
 from canary.reports.limits import planting
 from canary.reports.seeds_alike import Alike, alike_in, same_prices
-from canary.reports.seeds_cells import listed, loss_ends
+from canary.reports.seeds_cells import Cell, listed, loss_ends
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import count, plural
 from canary.statistics.welch import difference_of
 
 _NUMBERS = re.compile(r"[\d.,]+")
@@ -85,10 +86,12 @@ def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Ite
             yield f"{brief(label)}{where}: {note}"
 
 
-def price_of(least: Sequence[str], losses: Mapping[str, Sequence[float]], level: float) -> str:
-    """That the one least exposed group is clearly worse on new text than another; empty if not."""
+def price_of(
+    least: Sequence[str], losses: Mapping[str, Sequence[float]], level: float
+) -> Iterator[str]:
+    """That the one least exposed group is clearly worse on new text than another."""
     if len(least) != 1 or len(losses) < 2:
-        return ""
+        return
     label, gap = max(
         (
             (other, difference_of(losses[least[0]], values, level))
@@ -98,13 +101,26 @@ def price_of(least: Sequence[str], losses: Mapping[str, Sequence[float]], level:
         key=lambda of: of[1].value,
     )
     if gap.lower is None or gap.lower <= 0:
-        return ""
+        return
     more = f"{gap.value:.3f} nats per token ({loss_ends(gap)})"
-    return (
+    yield (
         f"{brief(least[0])} memorizes less, but its loss on new text is higher than that of "
         f"{brief(label)}, by {more}. A model that learned less of everything memorizes less, too; "
         "compare them where both have the same loss"
     )
+
+
+def open_in(cells: Sequence[Cell], groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
+    """Which medians draws leave open, and what would measure them."""
+    numbers = {cell.repetitions: None for cell in cells if cell.repetitions and cell.bounded}
+    models = [one.audit.model for group in groups for one in group]
+    if numbers and all(one.audit.formats[0].draws for group in groups for one in group):
+        ranks = "exact ranks (method rank) or " if all(map(can_rank, models)) else ""
+        yield (
+            f"medians with {listed([*map(count, numbers)])} copies are only lower bounds, since "
+            "few draws or none are as likely as these canaries: audit all models with "
+            f"{ranks}more draws"
+        )
 
 
 def _of_one_training(found: Alike, group: Sequence[Strategy]) -> str:

@@ -35,7 +35,8 @@ def mean_rows(found: Any) -> list[dict[str, Any]]:
     rows = []
     for cell in found.cells:
         for at, label in enumerate(found.labels):
-            mean, gap = estimate(cell, at, found.confidence), found.difference(cell, at)
+            mean = estimate(cell, at, found.confidence)
+            gap = found.difference(cell, at) if cell.known else None
             rows.append(
                 {
                     "group": label,
@@ -45,6 +46,7 @@ def mean_rows(found: Any) -> list[dict[str, Any]]:
                     "mean_bits": mean.value,
                     "bound": any(cell.bounds[at]),
                     "at_ceiling": any(cell.full[at]),
+                    "counted": cell.usable,
                     "lower_bits": mean.lower,
                     "upper_bits": mean.upper,
                     "difference_bits": gap and gap.value,

@@ -36,6 +36,7 @@ MOST_BITS = 1e15
 """Beyond it no exposure is one, and no figure could show it."""
 
 _ROUNDING_BITS = 1e-6
+_OPEN_BITS = 3.0  # between the ends of an interval from draws: four hits or fewer leave more
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,16 @@ class Exposure(Record):
     def censored(self) -> bool:
         """Whether only bounds are known: no draw was as likely, or the search did not end."""
         return self.bits is None
+
+    @property
+    def open_above(self) -> bool:
+        """Whether it may be far above its estimate: no draw, or too few, were as likely.
+
+        A few draws that are as likely decide for all canaries and seeds beside them, so their luck
+        is not seen in the spread of either. From five hits on, draws leave 3 bits open at most.
+        """
+        drawn = self.confidence is not None and not self.unbounded
+        return self.censored or (drawn and self.upper_bits - self.lower_bits > _OPEN_BITS)
 
     @property
     def place_bits(self) -> float:

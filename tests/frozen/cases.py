@@ -117,7 +117,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     "check": [
         audit("--method", "rank", *NONE),
         ("check", "audited/audit.json", "--max-exposure-bits", "3", "--json"),
-        ("check", "audited/audit.json", "--max-exposure-bits", "13", "--markdown", "v.md"),
+        ("check", "audited/audit.json", "--max-exposure-bits", "11.5", "--markdown", "v.md"),
         ("check", "audited/audit.json", "--no-extraction", "--junit", "v.xml"),
         ("check", "audit.json", "--max-p", "0.001", "--verification", "verification.json"),
         ("check", "audit.json", "--baseline", "baseline.json"),

@@ -73,7 +73,7 @@ def test_the_median_golden(bits, outcome, code, ends, said):
     found = one(verdict)
     assert (found.lower, found.upper) == pytest.approx(ends, abs=1e-3)
     assert found.value == pytest.approx(np.median(bits), abs=1e-3)
-    told = "the median exposure of canaries with 16 copies (8 canaries, 90 % confidence)"
+    told = "the median exposure of canaries with 16 copies (8 canaries, each end 90 % sure)"
     assert str(verdict).startswith(f"{outcome}: {told} {said}")
     if outcome == "memorized":
         assert [c.id for c in found.canaries] == [f"canary-{n}" for n in range(8, 0, -1)]
@@ -118,7 +118,7 @@ def test_advice_never_asks_for_more_draws_than_candidates_and_names_exact_ranks_
         )
     )
     assert found.cure.startswith("exact ranks (--method rank --budget ")
-    assert "all 10,000 candidates (--method sampling --draws 10000)" in found.cure
+    assert "all 10,000 candidates (--method enumeration)" in found.cure
     mixed = by_draws([2**-12, 2**-9], draws=10**6, rng=np.random.default_rng(0)) * 4
     found = one(check(of_groups({4: [*mixed, mixed[0]]}), max_exposure_bits=10))
     # Five of nine are above, each for certain: exact ranks of the same canaries decide nothing.
@@ -336,7 +336,7 @@ def test_canaries_that_cannot_exceed_the_limit_have_no_vote(statistic):
     verdict = check(mixed(24, 8), max_exposure_bits=10, statistic=statistic)
     assert verdict.outcome == "memorized"
     assert "24 canaries left out: their spaces are too small for the limit" in str(verdict)
-    lower = check(mixed(24, 8), max_exposure_bits=9, statistic=statistic)
+    lower = check(mixed(24, 8), max_exposure_bits=6, statistic=statistic)
     assert lower.outcome == "memorized"
     assert "left out" not in str(lower)
     unlearned = check(mixed(1, 8, memorized=False), max_exposure_bits=10, statistic=statistic)
@@ -451,3 +451,23 @@ def test_a_terminal_reads_each_cure_once():
     assert cure not in "".join(verdict.lines(rest, said=[cure]))
     assert sum(f["cure"] == cure for f in verdict.to_dict()["findings"]) == 6
     assert junit(verdict).count(cure) == 6
+
+
+def test_a_limit_that_canaries_cannot_exceed_together_is_no_limit():
+    """Canaries of one format take each other's ranks: eight learned ones never pass."""
+    size, behind = 10**6, space(size=10**6)
+    full = {16: np.log2(size / np.arange(1, 9)), 4: np.log2(size / np.arange(9, 17))}
+    learned = of_groups({n: by_bits(b, size=size) for n, b in full.items()}, formats=[behind])
+    with pytest.raises(InputError, match=r"no median of these 8 .* so it is 17\.77 bits at most"):
+        check(learned, max_exposure_bits=18, repetitions=[16])
+    for limit, copies in ((17, 4), (16.1, 4), (17.5, 16)):
+        found = one(check(learned, max_exposure_bits=limit, repetitions=[copies]))
+        assert (found.outcome, found.lower) == ("undecided", None)
+        assert "take each other's ranks" in found.sentence
+        assert "in place of" not in found.cure  # more canaries would lower it further
+        assert "another format for each number of copies" in found.cure
+    assert one(check(learned, max_exposure_bits=10, repetitions=[16])).outcome == "memorized"
+    rest = {1: by_bits([1.0, 2.0, 5.0, 0.5, 3.0, 1.5, 9.0, 4.0], size=size)}
+    for limit in (10, 17):  # behind learned ones, and far from what these leave
+        kept = of_groups({16: by_bits(full[16], size=size), **rest}, formats=[behind])
+        assert one(check(kept, max_exposure_bits=limit, repetitions=[1])).outcome == "passed"

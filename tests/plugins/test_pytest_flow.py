@@ -68,8 +68,8 @@ def test_error():
 
 EXPLAINED = """\
 E       canary: memorized
-E       - memorized: the median exposure of canaries with 16 copies (8 canaries, 90 % confidence) \
-is 15.0 bits or more, above the limit of 10
+E       - memorized: the median exposure of canaries with 16 copies (8 canaries, each end 90 % \
+sure) is 15.0 bits or more, above the limit of 10
 E           canary-16: 16 copies, exposure 21.0 bits
 E           canary-15: 16 copies, exposure 20.0 bits
 """
@@ -116,8 +116,8 @@ def has_a_line_for_each_verdict(said: str) -> None:
         passes = passed or "undecided_that_passes" in line
         assert after.strip().startswith(shown_by) is passes
     above = (
-        "the median exposure of canaries with 16 copies (8 canaries, 90 % confidence) is 15.0 bits "
-        "or more"
+        "the median exposure of canaries with 16 copies (8 canaries, each end 90 % sure) is 15.0 "
+        "bits or more"
     )
     told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]
     of_fixtures = [one for one in told if "of_a_fixture" in one[1]]

@@ -138,3 +138,47 @@ def test_several_audits_in_python_words(tmp_path):
     assert "A (first)" in page or "second" in page
     with pytest.raises(InputError, match="unknown axis"):
         plot(a, axis="nats")
+
+
+def drawn(*hits, size=SIZE, draws=20_000, **options):
+    """Exposures of canaries that this many draws are as likely as."""
+    found = exposure_by_draws(np.array(hits) + 0.5, np.arange(1.0, draws + 1), space_size=size)
+    return of_groups({16: found}, **options)
+
+
+def test_a_median_on_few_draws_is_a_bound_and_ranks_nothing():
+    """One draw may be as likely as all canaries of all seeds, whose spread does not show it."""
+    few = {label: [drawn(*[h] * 8, fingerprint=f"{label}{i}") for i in range(3)]
+           for label, h in (("a", 1), ("b", 4))}  # fmt: skip
+    for group in few.values():
+        (row,) = group[0].groups().to_dict("records")
+        assert row["bound"]
+        assert row["median_bits"] == row["lower_bits"] < 13
+    found = canary.compare(few)
+    assert "cannot be ranked" in found.answer
+    assert [*found.means_frame().counted] == [False, False]
+    assert found.means_frame().difference_bits.isna().all()
+    assert any("exact ranks (method rank) or more draws" in note for note in found.notes)
+    many = {label: [drawn(*[h + i] * 8, fingerprint=f"{label}{i}") for i in range(3)]
+            for label, h in (("a", 20), ("b", 2000))}  # fmt: skip
+    found = canary.compare(many)
+    assert found.answer.startswith("'b' memorizes less")
+    assert found.means_frame().counted.all()
+    assert not any("draws" in note for note in found.notes)
+    small = drawn(1, 1, 1, size=20_001)  # the space itself leaves no more open
+    assert not small.groups().bound.any()
+
+
+def test_a_control_that_draws_leave_below_a_limit_asks_for_more_draws():
+    def judged(hits):
+        px, draws = np.array([hits + 0.5] * 8 + [25_000.5] * 8), np.arange(1.0, 100_001)
+        found = exposure_by_draws(px, draws, space_size=SIZE)
+        audit = of_groups({16: found[:8], 4: found[8:]}, canaries_in_corpus=True)
+        return trusting(audit, max_exposure_bits=16.5, require_learned=16)
+
+    (short,) = [f for f in judged(3).findings if f.check == "positive control"]
+    assert "15.0 bits, below the limit of 16.5" in short.sentence
+    assert short.cure.startswith("use exact ranks (--method rank) or more draws")
+    assert judged(1).outcome == "passed"  # draws cannot show more
+    (short,) = [f for f in judged(50).findings if f.check == "positive control"]
+    assert "draws" not in short.cure
