@@ -35,6 +35,7 @@ _ACanary = TypeVar("_ACanary", bound=_Canary)
 MEDIAN_CONFIDENCE = 0.9
 """Of both ends of the interval of a median together; each end alone has 0.95."""
 
+_OPEN_BITS = 3.0  # between the ends of an interval: four hits or fewer leave more
 _NEAR_BITS = 0.5  # a median this much below its ceiling is near it
 
 
@@ -67,15 +68,25 @@ def median_bits(
 ) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
-    It is one if it depends on exposures that few draws or none reached (`Exposure.open_above`):
+    It is one if it depends on exposures that few draws or none reached:
     then it is the median of the lower ends of all intervals, and otherwise that of the estimates.
     `of` takes the place of the median: `min`, `max`.
     """
     least = of([e.place_bits for e in group])
-    most = of([e.upper_bits if e.open_above or e.bits is None else e.bits for e in group])
+    most = of([e.upper_bits if e.bits is None or _open(e) else e.bits for e in group])
     if most > least:
         return of([e.lower_bits for e in group]), True
     return least, False
+
+
+def _open(exposure: Exposure) -> bool:
+    """Whether draws leave it open: it may be far above its estimate.
+
+    A few draws that are as likely decide for all canaries and seeds beside them, so their luck is
+    not seen in the spread of either. From five hits on, draws leave 3 bits open at most.
+    """
+    drawn = exposure.confidence is not None and not exposure.unbounded
+    return drawn and exposure.upper_bits - exposure.lower_bits > _OPEN_BITS
 
 
 def median_metrics(groups: Mapping[int, Sequence[Exposure]]) -> Iterator[tuple[str, float]]:

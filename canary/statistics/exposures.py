@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from canary.errors import EstimationError
 from canary.records.record import Infinite, Record
 from canary.records.validation import brief
-from canary.statistics.number_checks import LARGEST_BITS, check_confidence, checked_px, exact_size
+from canary.statistics.number_checks import check_confidence, check_draws, checked_px, exact_size
 from canary.statistics.shares import clopper_pearson
 
 # How exposures come about, in words for the reader. What they rest on, their numbers say.
@@ -36,7 +36,6 @@ MOST_BITS = 1e15
 """Beyond it no exposure is one, and no figure could show it."""
 
 _ROUNDING_BITS = 1e-6
-_OPEN_BITS = 3.0  # between the ends of an interval from draws: four hits or fewer leave more
 
 
 @dataclass(frozen=True)
@@ -93,16 +92,6 @@ class Exposure(Record):
     def censored(self) -> bool:
         """Whether only bounds are known: no draw was as likely, or the search did not end."""
         return self.bits is None
-
-    @property
-    def open_above(self) -> bool:
-        """Whether it may be far above its estimate: no draw, or too few, were as likely.
-
-        A few draws that are as likely decide for all canaries and seeds beside them, so their luck
-        is not seen in the spread of either. From five hits on, draws leave 3 bits open at most.
-        """
-        drawn = self.confidence is not None and not self.unbounded
-        return self.censored or (drawn and self.upper_bits - self.lower_bits > _OPEN_BITS)
 
     @property
     def place_bits(self) -> float:
@@ -349,8 +338,8 @@ def exposure_by_draws(
     Raises
     ------
     EstimationError
-        If there are no draws, an array is not one-dimensional or finite, or an option is out of
-        range.
+        If there are no draws, the same draws are given several times, an array is not
+        one-dimensional or finite, or an option is out of range.
 
     Notes
     -----
@@ -371,18 +360,10 @@ def exposure_by_draws(
     where = "exposure_by_draws"
     size = exact_size(space_size, where)
     check_confidence(confidence, where)
-    if not 0.0 <= noise_bits <= LARGEST_BITS:
-        raise EstimationError(
-            f"noise_bits must be finite and not negative, got {noise_bits!r}",
-            cure="give what the model's facts say",
-            where=where,
-        )
     px = checked_px(canary_px, "canary_px", where)
     draws = np.sort(checked_px(draws_px, "draws_px", where))
     n = len(draws)
-    if not n:
-        raise EstimationError("draws_px is empty", cure="draw at least one candidate", where=where)
-
+    check_draws(draws, size, noise_bits, where)
     hits = np.searchsorted(draws, px, side="right")
     fewest = np.searchsorted(draws, px - noise_bits, side="left")
     most = np.searchsorted(draws, px + noise_bits, side="right")

@@ -23,6 +23,8 @@ LARGEST_BITS = 1e100
 _ROUNDING_BITS = 0.01
 """How far below 0 the arithmetic of a model may put the log-perplexity of a certain text."""
 
+_SURE_COPIES = 40  # of so many numbers, chance makes all even once in 2**40 times
+
 # How far probabilities may be from 1 in sum: usually, in a few rows, and in 16 bits.
 _TOLERANCE, _STRICT, _COARSE = 1e-3, 1e-5, 2e-2
 _FEW_ROWS, _FEW_CLASSES = 3, 10
@@ -175,3 +177,22 @@ def check_prior(prior: float, where: str) -> None:
             cure="0.5 says that members are as common as non-members",
             where=where,
         )
+
+
+def check_draws(draws: NDArray[np.float64], size: int, noise_bits: float, where: str) -> None:
+    """Refuse no draws, or draws that are all there equally often, which chance does not give.
+
+    They are sorted.
+    """
+    counts = np.diff(np.flatnonzero(np.r_[True, draws[1:] != draws[:-1], True]))
+    times, problem, cure = int(np.gcd.reduce(counts)) if len(draws) else 0, "", ""
+    if not 0.0 <= noise_bits <= LARGEST_BITS:
+        problem = f"noise_bits must be finite and not negative, got {noise_bits!r}"
+        cure = "give what the model's facts say"
+    elif not len(draws):
+        problem, cure = "draws_px is empty", "draw at least one candidate"
+    elif times > 1 and len(counts) >= _SURE_COPIES and len(draws) < size:
+        problem = f"every value of draws_px is there {times} times, or a multiple of it"
+        cure = "give each draw once, and draw more candidates if these are too few"
+    if problem:
+        raise EstimationError(problem, cure=cure, where=where)

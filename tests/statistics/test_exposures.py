@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from canary.errors import EstimationError
 from canary.statistics.exposures import (
     Exposure,
     exposure_by_bounds,
@@ -377,3 +378,15 @@ def test_the_common_interval_property(data):
     assert (both.bits, both.lower_bits) == (counted.bits, counted.lower_bits)
     assert both.p_value == found.p_value
     assert (both.draws is None) == (upper / size <= 1 / (1 + draws))
+
+
+def test_draws_that_are_given_several_times_are_no_draws():
+    rng = np.random.default_rng(0)
+    few = rng.normal(40.0, 3.0, 100)
+    for copied in (np.repeat(few, 200), np.tile(few, 2)):
+        with pytest.raises(EstimationError, match="is there (200|2) times.*give each draw once"):
+            exposure_by_draws([17.0], copied, space_size=10**9)
+    # A model that knows 100 prices only, one that knows ten, and a space that was drawn whole.
+    coarse = rng.choice(few, 20_000), np.repeat(few[:10], 200)
+    for draws, size in ((coarse[0], 10**9), (coarse[1], 10**9), (np.repeat(few, 10), 1000)):
+        assert exposure_by_draws([17.0], draws, space_size=size)
