@@ -198,7 +198,7 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     dump_document(places[1], "canary verdict", 1, verdicts[1].to_dict())
     # What a limit was not asked of is said, and never passed without it.
     first = canary.audits.audit_result.Audit.load(files[0])
-    part = trusting(first, max_exposure_bits=29, repetitions=[first.injected[0].repetitions])
+    part = trusting(first, max_exposure_bits=27, repetitions=[first.injected[0].repetitions])
     assert part.left_out
     dump_document(places[0], "canary verdict", 1, part.to_dict())
     text = write_annex([places[0], files[0]], tmp_path / "a.md").read_text()
