@@ -64,16 +64,21 @@ def _median_ends(group: Sequence[Exposure]) -> tuple[float, float]:
 
 
 def median_bits(
-    group: Sequence[Exposure], of: Callable[[Iterable[float]], float] = statistics.median
+    group: Sequence[Exposure],
+    of: Callable[[Iterable[float]], float] = statistics.median,
+    *,
+    ranked: bool = False,
 ) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
-    It is one if it depends on exposures that few draws or none reached:
-    then it is the median of the lower ends of all intervals, and otherwise that of the estimates.
-    `of` takes the place of the median: `min`, `max`.
+    It is one if it depends on exposures that no draw reached, and where models are `ranked` by it,
+    that few did: then it is the median of the lower ends of all intervals, and otherwise that of
+    the estimates. `of` takes the place of the median: `min`, `max`.
     """
     least = of([e.place_bits for e in group])
-    most = of([e.upper_bits if e.bits is None or _open(e) else e.bits for e in group])
+    most = of(
+        [e.upper_bits if e.bits is None or (ranked and _open(e)) else e.bits for e in group]
+    )
     if most > least:
         return of([e.lower_bits for e in group]), True
     return least, False

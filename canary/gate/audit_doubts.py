@@ -160,7 +160,8 @@ def weak_controls(
                 "that does not keep the limit"
             )
             cure = _MORE_COPIES
-            if median_bits([c.exposure for c in audit.by_repetitions()[most]])[1]:
+            seen = [c.exposure for c in audit.by_repetitions()[most]]
+            if median_bits(seen, ranked=True)[1]:
                 ranks = exact_ranks(audit.model)
                 cure = f"use {f'{ranks} or ' * bool(ranks)}more draws (--draws, in Python draws), "
                 cure += f"which may show that they reach it; or {_MORE_COPIES}"

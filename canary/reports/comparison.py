@@ -177,7 +177,7 @@ class View:
 
     def median(self, one: Strategy, copies: int) -> tuple[float, bool]:
         """Median of `exposures`, and whether it is only a lower bound."""
-        return median_bits(self.exposures(one, copies))
+        return median_bits(self.exposures(one, copies), ranked=True)
 
     def points(self, copies: int) -> list[Point]:
         """The strategies whose test loss is known, with their median exposure."""

@@ -150,7 +150,7 @@ def audited(method, told):
     verdicts = [
         check(found, max_exposure_bits=limit, statistic=of, **limits)
         for of in ("median", "maximum")
-        for limit in (1.0, 2.0, 4.0, 8.0)
+        for limit in (1.0, 2.0, 4.0, 7.0)
     ]
     page = re.sub("(?i)report number.*", "", page_of(report_of(found)))
     return found, [str(verdict) for verdict in verdicts], page

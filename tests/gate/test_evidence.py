@@ -90,8 +90,8 @@ def one_control(rank, size=1_100):
         ),
         (exact({1: [20.0] * 8, 0: SUSPECT}), {"max_exposure_bits": 10}, "memorized", ""),
         # Of 1,100 candidates the first is 0.09 %, and the second 0.18.
-        (one_control(1), {"max_exposure_bits": 9}, "undecided", "1 control, never put into"),
-        (one_control(2), {"max_exposure_bits": 9}, "passed", ""),
+        (one_control(1), {"max_exposure_bits": 7}, "undecided", "1 control, never put into"),
+        (one_control(2), {"max_exposure_bits": 7}, "passed", ""),
     ],
     ids=[
         *("without power", "without power in two groups", "blurred", "suspect controls"),

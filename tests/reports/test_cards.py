@@ -306,7 +306,7 @@ def test_an_undecided_verdict_that_passes_says_so(tmp_path):
 def test_secrets_are_counted_as_the_report_of_the_verdict_counts(tmp_path):
     audit = exact({16: [29.0] * 8, 4: [8.0] * 4, 0: CHANCE})
     verdict = check(audit, max_exposure_bits=6)
-    said = "easier to find than the limit, the hardest of these took 3,906,250 guesses"
+    said = "the hardest of these took 3,906,250 guesses"
     assert said in markdown_of(report_of(verdict))
     for text in written([verdict], tmp_path):
         assert said in text

@@ -341,9 +341,8 @@ def test_explained_names_findings_canaries_and_what_to_do():
     lines = explained(verdict).split("\n")
     assert lines[:3] == [
         "canary: memorized",
-        "- memorized: the median exposure of canaries with 16 copies (30 canaries, 90 % "
-        "confidence) is 15.0 "
-        "bits or more, above the limit of 10",
+        "- memorized: the median exposure of canaries with 16 copies (30 canaries, each end 90 % "
+        "sure) is 15.0 bits or more, above the limit of 10",
         "    canary-9: 16 copies, exposure 15.0 bits",
     ]
     assert len(lines) == 2 + 25 + 2
