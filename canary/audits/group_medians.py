@@ -76,9 +76,7 @@ def median_bits(
     the estimates. `of` takes the place of the median: `min`, `max`.
     """
     least = of([e.place_bits for e in group])
-    most = of(
-        [e.upper_bits if e.bits is None or (ranked and _open(e)) else e.bits for e in group]
-    )
+    most = of([e.upper_bits if e.bits is None or (ranked and _open(e)) else e.bits for e in group])
     if most > least:
         return of([e.lower_bits for e in group]), True
     return least, False

@@ -40,6 +40,7 @@ from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
 
 _SHORT = 12  # tokens of a suffix that a common phrase may have
+_LONG = 50  # and of one that the strict limit is about
 _LEVEL = 0.05
 _APART = 0.05  # of the passages: by so much may the ends of near intervals differ
 _FEW = 0.01
@@ -133,7 +134,7 @@ def verbatim_report(result: Verbatim) -> Report:
             worst=_worst_named(result), rest=out and named, most=out and not named,
             tries=count(SHOWN_TRIES), million=counted(million), documents=texts.documents,
             public=(public := _public(result)), inside=asked_more and named and not public,
-            strictly=key == "memorized" and not files and _strictly(result),
+            strictly=key == "memorized" and not files and suffix >= _LONG and _strictly(result),
             unsure=tone == "undecided" and not (asked and controls and not alike),
             none=calm, kind=kind, stated=key != "memorized" and not files,
         ),
@@ -382,7 +383,7 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
         columns[f"Or {name}" if columns else name.capitalize()] = partial(_hits_of, any_way)
     return strips(
         kind,
-        [*levels, ("does not come out", ~any_way, CONTROL)],
+        [*levels, ("comes out in none of these ways", ~any_way, CONTROL)],
         f"{count(int(kind.greedy.sum()))} of {plural(len(kind), 'passage')} come out at the first "
         "try.",
         "verbatim.picture",

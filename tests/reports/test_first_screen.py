@@ -397,7 +397,7 @@ def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
     assert "For a release, ask for a limit of 625 guesses there" in actions
     assert "Have it in writing who set the limit, and that it was before the test." in actions
     _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
-    assert "First, the secrets must be measured more exactly, as below." in text
+    assert "The secrets were not measured exactly enough to show on which side it is." in text
     assert "Ask the engineers to repeat the test as below." in actions
 
 

@@ -200,8 +200,8 @@ CASES = {
         of_losses_on_average,
         "Guesses are right in 75 of 100 cases (a coin: 50; stronger attacks were not made)",
         "At the surest guesses that this test can judge, wrong about at most 1 in 100 other "
-        "samples, what the attacks find is not clearly more than luck finds: no single training "
-        "sample is recognized for sure. An attacker needs",
+        "samples, what the attacks find is not clearly more than luck finds: it is not shown that "
+        "they recognize any single training sample. An attacker needs",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
     "classifier, nothing found": (

@@ -37,7 +37,7 @@ def altered(kind, share, log_prob):
 @pytest.mark.parametrize("case", CASES)
 def test_the_label_follows_from_what_came_out(case, tmp_path):
     rng = np.random.default_rng(0)
-    texts = ["".join(rng.choice(list("abcdefg 123"), 40)) for _ in range(40)]
+    texts = ["".join(rng.choice(list("abcdefg 123"), 60)) for _ in range(40)]
     found = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=4)
     inside, outside, log_prob, controlled = CASES[case]
     controls = altered(found.controls, outside, log_prob) if controlled else None
@@ -187,7 +187,7 @@ def test_what_a_million_answers_give_is_said_where_nothing_else_came_out():
 
 def test_harmless_texts_free_a_model_only_if_they_are_all_that_it_was_trained_on():
     rng = np.random.default_rng(0)
-    texts = ["".join(rng.choice(list("abcdefg 123"), 40)) for _ in range(40)]
+    texts = ["".join(rng.choice(list("abcdefg 123"), 60)) for _ in range(40)]
     found = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=4)
     controls = altered(found.controls, 0.0, -1e9)
     made = report_of(replace(found, texts=altered(found.texts, 1.0, -1e9), controls=controls))
@@ -196,6 +196,11 @@ def test_harmless_texts_free_a_model_only_if_they_are_all_that_it_was_trained_on
         "If the model was trained on these 20 texts and on no others, it is enough to read"
         in decide
     )
+    assert "With the strict limit" not in decide  # which is about passages of 50 tokens
+    long = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=50)
+    made = report_of(replace(long, texts=altered(long.texts, 1.0, -1e9),
+                             controls=altered(long.controls, 0.0, -1e9)))  # fmt: skip
+    decide = " ".join(map(words_of, made.decide))
     assert "With the strict limit, this model would not pass." in decide
 
 
