@@ -32,6 +32,7 @@ def recipe():
         ("overtraining", 0),
         ("first-epochs", 0),
         ("optimizer", 0),
+        ("batch-and-units", 0),
         ("one-copy", 14),
     ],
 )
