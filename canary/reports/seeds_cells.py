@@ -23,8 +23,6 @@ class Cell:
         For each group the median exposure in each of its audits, in bits.
     bounds : tuple of tuple of bool
         Whether that is only a lower bound.
-    space_bits : float
-        The largest exposure that there is.
     full : tuple of tuple of bool
         Whether that is within half a bit of the highest possible, so that differences to it may be
         larger than they look.
@@ -34,7 +32,6 @@ class Cell:
     repetitions: int
     medians: tuple[tuple[float, ...], ...]
     bounds: tuple[tuple[bool, ...], ...]
-    space_bits: float
     full: tuple[tuple[bool, ...], ...]
 
     @property
@@ -79,17 +76,18 @@ def estimate(cell: Cell, at: int, confidence: float) -> Estimated:
     """The mean of a group in a cell; without an interval where a median is only a bound."""
     if any(cell.bounds[at]):
         return Estimated(fmean(cell.medians[at]))
-    mean = mean_of(cell.medians[at], confidence)
-    if mean.lower is None or mean.upper is None:
-        return mean
-    return replace(mean, lower=max(mean.lower, 0.0), upper=min(mean.upper, cell.space_bits))
+    return mean_of(cell.medians[at], confidence)
 
 
 def difference(cell: Cell, at: int, confidence: float) -> Estimated | None:
-    """How much more a group is exposed in a cell than the first one, where that is known."""
-    if not at or cell.bounded:
+    """How much more a group is exposed in a cell than the first one, where that is known.
+
+    Without a p-value for controls: it would be about their few strings, and not about training.
+    """
+    if not at or not cell.known:
         return None
-    return difference_of(cell.medians[at], cell.medians[0], confidence)
+    found = difference_of(cell.medians[at], cell.medians[0], confidence)
+    return found if cell.repetitions else replace(found, p_value=None)
 
 
 def mean_words(cell: Cell, at: int, confidence: float) -> str:

@@ -98,7 +98,7 @@ class SeedsCompared(Shown):
                     tuple(View([one], at).at_ceiling(copies) for one in some)
                     for some in self.groups
                 )
-                made.append(Cell(at, copies, medians, bounds, view.space_bits, full))
+                made.append(Cell(at, copies, medians, bounds, full))
         return tuple(made)
 
     @property
@@ -301,9 +301,9 @@ class SeedsCompared(Shown):
         `difference_bits` is that mean minus the one of the first group, and not known where the
         canary sets differ. `bound` and `at_ceiling` say that the median of any seed is only a lower
         bound, or within half a bit of the highest possible: then no group is `counted` there, or
-        has a difference. Controls never count. Other columns are the same for each number of
-        copies: `overall_bits`, the mean of the one number of each seed by which groups are ranked;
-        `mean_loss` on new text, in nats per token, and `loss_difference` to the first group.
+        has a difference. Controls never count, and have no p-value. Other columns are the same for
+        each number of copies: `overall_bits`, the mean of the one number of each seed by which
+        groups are ranked; `mean_loss` on new text, in nats per token, and `loss_difference`.
         """
         import pandas as pd
 

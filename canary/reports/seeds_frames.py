@@ -36,7 +36,7 @@ def mean_rows(found: Any) -> list[dict[str, Any]]:
     for cell in found.cells:
         for at, label in enumerate(found.labels):
             mean = estimate(cell, at, found.confidence)
-            gap = found.difference(cell, at) if cell.known else None
+            gap = found.difference(cell, at)
             rows.append(
                 {
                     "group": label,

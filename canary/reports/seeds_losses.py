@@ -70,8 +70,7 @@ def losses_figure(found: SeedsCompared) -> Figure:
         exposure, loss = found.means[at], found.mean_losses[at]
         thick = {"color": colour, "linewidth": 2.0, "zorder": 3}
         if exposure.lower is not None and exposure.upper is not None:
-            low = max(exposure.lower, 0.0)
-            marks.append(mark("hlines", loss.value, low, exposure.upper, **thick))
+            marks.append(mark("hlines", loss.value, exposure.lower, exposure.upper, **thick))
         if loss.lower is not None and loss.upper is not None:
             marks.append(mark("vlines", exposure.value, loss.lower, loss.upper, **thick))
         marks.append(dots(exposure.value, loss.value, 52, colour, marker=marker, zorder=3.5))

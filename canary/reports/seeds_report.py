@@ -237,7 +237,8 @@ def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
             mean = estimate(cell, at, found.confidence)
             gap: tuple[str, str, str] = ("–", "–", "–")
             if known := found.difference(cell, at):
-                gap = f"{known.value:+.1f}", ends_of(known), probability(known.p_value)
+                tested = probability(known.p_value) if known.p_value is not None else "–"
+                gap = f"{known.value:+.1f}", ends_of(known), tested
             rows.append(
                 (
                     count(cell.repetitions) if cell.repetitions else "0 (controls)",

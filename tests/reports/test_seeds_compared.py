@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.comparison import compare as side_by_side
+from canary.reports.document import Figure
 from canary.reports.seeds_cells import ends_of
 from canary.reports.seeds_compared import compare
 from canary.statistics.welch import Estimated, difference_of, mean_of
@@ -251,6 +253,39 @@ def test_each_seed_says_whether_its_median_is_near_the_highest():
     assert [*frame[frame.at_ceiling].run] == [3]
     assert [*means[means.at_ceiling].group] == ["a"]
     assert "1 of 3" in Page(render(found)).text("style")
+    (table,) = (part.table for part in report_of(found).outcome if isinstance(part, Figure))
+    for copies, label, *row in table.rows:  # as in the frame
+        of = means.repetitions.eq(int(copies[0])) & means.group.eq(label)
+        (told,) = means[of].to_dict("records")
+        assert (row[-3] == "–") == math.isnan(told["difference_bits"])
+        assert (row[-1] == "–") == math.isnan(told["p_value"])
+
+
+def test_a_difference_of_controls_has_no_p_value():
+    """The strings of the controls are the same in all audits, so it would be about these."""
+    groups = {"w": many_controls("w", 2.0, 3.0), "o": many_controls("o", 2.0, 8.0)}
+    given = [0.9, 1.0, 0.95, 1.0], [1.4, 1.5, 1.45, 1.5]
+    for some, exposures in zip(groups.values(), given, strict=True):
+        some[:] = [
+            replace(a, canaries=tuple(
+                c if c.repetitions else replace(c, exposure=exact({0: [x]}).canaries[0].exposure)
+                for c in a.canaries
+            ))
+            for a, x in zip(some, exposures, strict=True)
+        ]  # fmt: skip
+    frame = compare(groups).means_frame()
+    controls = frame[frame.repetitions.eq(0)].iloc[1]
+    assert controls.difference_bits == pytest.approx(0.5)
+    assert math.isnan(controls.p_value)
+    assert frame[frame.repetitions.eq(4)].iloc[1].p_value < 0.01
+
+
+def test_a_mean_has_one_interval():
+    """The one number of a seed is that of its only counted copies, so both means are the same."""
+    rows = {"a": [[0.5], [6.0], [2.0]], "b": [[5.0], [1.0], [4.0]]}
+    found = compare({label: seeds(label, some, copies=(4,)) for label, some in rows.items()})
+    assert found.means[0].lower < 0
+    assert found.summary().count(f"{found.means[0].lower:.1f} to {found.means[0].upper:.1f}") == 2
 
 
 def test_a_group_that_learned_nothing_is_not_praised():
