@@ -45,14 +45,22 @@ def shown_median(group: Sequence[Exposure]) -> str:
     return f"{'at least ' if bound else ''}{median:z.2f} bits"
 
 
-def shown_medians(groups: Mapping[int, Sequence[Exposure]]) -> dict[int, str]:
-    """The median of each group, or the interval of each where one is only bounded."""
-    wide = any(median_bits(group)[1] for group in groups.values())
-    return {n: (_interval if wide else shown_median)(group) for n, group in groups.items()}
+def shown_medians(
+    groups: Mapping[int, Sequence[Exposure]], most: Mapping[int, float] | None = None
+) -> dict[int, str]:
+    """The median of each group, or the interval of each where one is only bounded.
+
+    `most` are the largest medians that the groups can have.
+    """
+    if not any(median_bits(group)[1] for group in groups.values()):
+        return {n: shown_median(group) for n, group in groups.items()}
+    ends = {} if most is None else most
+    return {n: _interval(group, ends.get(n, math.inf)) for n, group in groups.items()}
 
 
-def _interval(group: Sequence[Exposure]) -> str:
+def _interval(group: Sequence[Exposure], most: float) -> str:
     low, high = _median_ends(group)
+    high = max(low, min(high, most))
     if math.isinf(high):
         return shown_median(group)
     return f"{' to '.join(dict.fromkeys((f'{low:z.2f}', f'{high:z.2f}')))} bits"
@@ -187,7 +195,9 @@ def group_lines(
     `control` is that of the positive control.
     """
     groups = by_copies(canaries)
-    medians = shown_medians({n: [c.exposure for c in group] for n, group in groups.items()})
+    most = {n: highest((c.format, c.exposure.space_bits) for c in some)
+            for n, some in groups.items()}  # fmt: skip
+    medians = shown_medians({n: [c.exposure for c in some] for n, some in groups.items()}, most)
     for repetitions, group in reversed(groups.items()):
         name = plural(repetitions, "copy", "copies") + planned if repetitions else "controls"
         number = plural(len(group), "canary", "canaries")

@@ -182,7 +182,10 @@ class GatePlan(Shown, Record):
             f"{limit}{which}: with a chance of {wanted}, {over} is called memorized and {under} "
             "passes; in between it is often undecided"
         )
-        more = [f"{share(m.unlearned_passes)} with {m.canaries}" for m in self.with_more]
+        first: dict[str, int] = {}  # more canaries than the first of a share say no more
+        for each in self.with_more:
+            first.setdefault(share(each.unlearned_passes), each.canaries)
+        more = [f"{chance} with {number}" for chance, number in first.items()]
         yield (
             f"If nothing is learned (1 bit), {all_pass} with a chance of "
             f"{share(self.unlearned_passes)}"

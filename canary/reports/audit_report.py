@@ -30,7 +30,7 @@ from canary.reports.document import (
 from canary.reports.exposure_figures import exposure_figure, guesses_figure, histogram_figure
 from canary.reports.extraction_report import candidates_of
 from canary.reports.limit_choice import exposure_limit
-from canary.reports.limits import basis_of, learned_copies, listed, planting
+from canary.reports.limits import UNSHOWN, basis_of, learned_copies, listed, planting
 from canary.reports.recovery import counts, cut_searches, learned_unfound, recovered
 from canary.reports.recovery import table as recovery_table
 from canary.reports.sentences import (
@@ -88,9 +88,7 @@ def audit_report(audit: Audit) -> Report:
     advised = audit if judged.case == "control" else rest
     return Report(
         title=f"Memorization audit of {called(audit.model_name, 'a language model')}",
-        label="Nothing was found, but nobody has shown that the secrets were there"
-        if unread and kind
-        else judged.label,
+        label=UNSHOWN if unread and kind else judged.label,
         tone="undecided" if unread else judged.verdict.replace(" ", "-"),
         about={**about_of(audit), **before_of(audit), "Limit": _limit(audit)},
         sentences=[box] * (judged.case != "control") + [w for w in [control_words(audit)] if w],

@@ -6,14 +6,14 @@ The module of a kind of result is imported when one is shown; it registers its b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 from canary.errors import InputError
 from canary.registry import Registry, name_cure
-from canary.reports.document import Block, Figure, Report, Section, Text
+from canary.reports.document import Axis, Block, Figure, Report, Section, Text
 from canary.statistics.numbers import Shown
 
 _HOMES = {
@@ -98,6 +98,22 @@ def figure_of(result: Any, options: PlotOptions) -> Figure:
     cure = "give an audit, several audits, a history, or a result of attacks"
     figure: Figure = _maker(figure_of, result, "figure", cure)(result, options)
     return figure
+
+
+def of_format(figure: Figure, at: int, formats: int) -> Figure:
+    """A figure of one of several formats, with that on its lowest axis."""
+    if formats == 1:
+        return figure
+    told = f"format {at + 1} of {formats}"
+
+    def named(axis: Axis) -> Axis:
+        label = f"{axis.label}; {told}" if axis.label else ""
+        return replace(axis, label=label, short=f"{axis.short}; {told}" if axis.short else "")
+
+    *others, low = figure.panels
+    narrow = low.narrow_x and named(low.narrow_x)
+    x = f"{figure.x}; {told}" if figure.x else ""
+    return replace(figure, panels=[*others, replace(low, x=named(low.x), narrow_x=narrow)], x=x)
 
 
 def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:

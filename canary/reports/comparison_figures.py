@@ -15,7 +15,7 @@ import numpy as np
 
 from canary.audits.group_medians import MEDIAN_CONFIDENCE, interval_of_median, median_bits
 from canary.errors import InputError
-from canary.reports.builders import PlotOptions, figure_of
+from canary.reports.builders import PlotOptions, figure_of, of_format
 from canary.reports.comparison import Comparison, Point, Strategy, View, front, names_of
 from canary.reports.document import Axis, Figure, Mark, Panel, Table, mark, said_in_one
 from canary.reports.exposure_figures import (
@@ -83,7 +83,8 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
         key.append((_colour(one), label if label == one.name else f"{one.name}: {label}"))
     if not utility:  # a figure for print has no caption
         key.append((MUTED, "thin lines: smallest to largest exposure"))
-    return replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
+    figure = replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
+    return of_format(figure, options.format, len(group[0].audit.formats))
 
 
 def exposures_figure(view: View, *, in_bits: bool = False) -> Figure:
@@ -142,6 +143,8 @@ def exposures_figure(view: View, *, in_bits: bool = False) -> Figure:
         curve=view.bounds and view.skew_normal,
         draws=view.bounds and not view.skew_normal and view.priced.draws,
         search=view.bounds and not view.skew_normal and not view.priced.draws,
+        several=len(group[0].audit.formats) > 1,
+        format=view.priced.masked,
     )
     return Figure(
         f"exposures {group[0].place} {view.at} {view.skew_normal}",

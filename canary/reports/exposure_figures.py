@@ -21,7 +21,7 @@ from canary.audits.audit_setup import control_of
 from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
-from canary.reports.builders import PlotOptions, figure_of
+from canary.reports.builders import PlotOptions, figure_of, of_format
 from canary.reports.document import Axis, Figure, Mark, Panel, Table, Text, mark, said_in_one
 from canary.reports.palette import (
     BAND,
@@ -72,7 +72,7 @@ def audit_figure(audit: Audit, options: PlotOptions) -> Figure:
         raise InputError("utility is for comparing, and there is one audit", cure="give several")
     draw = guesses_figure if options.axis == "guesses" else exposure_figure
     draw = histogram_figure if options.kind == "histogram" else draw
-    return draw(audit, options.format)
+    return of_format(draw(audit, options.format), options.format, len(audit.formats))
 
 
 def exposure_figure(audit: Audit, at: int) -> Figure:

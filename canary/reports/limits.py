@@ -29,6 +29,9 @@ from canary.statistics.numbers import copies, count, plural
 
 _PLANTED = "the planted secrets were in the training data"
 
+UNSHOWN = "Nothing was found, but nobody has shown that the secrets were there"
+"""The headline where nothing was found, and nothing shows that there was something to find."""
+
 
 def label_of(verdict: Verdict) -> str:
     """The outcome in a few words, with the condition of a pass that nothing but a claim shows."""
@@ -188,8 +191,9 @@ def learned_copies(audit: Audit) -> list[int]:
 def opening(audit: Audit) -> list[tuple[str, str]]:
     """The first lines of `Audit.summary`: its verdict, what that rests on, and p-values."""
     found = answer(audit)
-    lines = [("verdict", found.label)]
-    if found.verdict in ("not found", "undecided") and planting(audit) == "unknown":
+    unknown = planting(audit) == "unknown"
+    lines = [("verdict", UNSHOWN if unknown and found.verdict == "not found" else found.label)]
+    if unknown and found.verdict in ("not found", "undecided"):
         most = max(c.repetitions for c in audit.injected)
         test = combined_p([c for c in audit.injected if c.repetitions == most])
         told = unread(most, 1.0 if test is None else test.p_value)

@@ -205,6 +205,8 @@ class SeedsCompared(Shown):
         reasons += [_OTHER_SETS] if self.mixed_sets else []
         if reasons:
             return listed(reasons)
+        if self.unread:
+            return f"nothing shows that {listed([*map(brief, self.unread)])} read the secrets"
         return "" if self.usable else EVERY_END
 
     @property
@@ -251,19 +253,16 @@ class SeedsCompared(Shown):
     @property
     def answer(self) -> str:
         """Which group memorizes less, if that is shown, in one line."""
-        sizes = [plural(len(group), "seed") for group in self.groups]
-        named = zip(self.labels, sizes, strict=True)
-        every = listed([f"{brief(label)} ({size})" for label, size in named])
+        named = zip(map(brief, self.labels), self.groups, strict=True)
+        every = listed([f"{label} ({plural(len(group), 'seed')})" for label, group in named])
         least, worse = (
             [brief(label) for label in self.labels if (label in self.least) is inside]
             for inside in (True, False)
         )
         if self.why_not:
             return f"{every} cannot be ranked: {self.why_not}"
-        who = "it" if len(least) == 1 else listed([*map(brief, self.unread)])
-        doubt = f", but nothing shows that {who} read the secrets" if self.unread else ""
-        if self.alike:
-            doubt += f", but seeds of {listed([*map(brief, self.alike)])} look like one training"
+        alike = listed([*map(brief, self.alike)])
+        doubt = f", but seeds of {alike} look like one training" if alike else ""
         if len(least) == 1:
             return f"{least[0]} memorizes {'less' if len(self.labels) == 2 else 'least'}{doubt}"
         if worse:
@@ -282,9 +281,10 @@ class SeedsCompared(Shown):
 
     @cached_property
     def unread(self) -> tuple[str, ...]:
-        """The groups of `least` of which nothing shows that they read the secrets."""
-        pairs = zip(self.labels, self.groups, strict=True)
-        return tuple(name for name, some in pairs if name in self.least and unread_of(some))
+        """The groups, but the most exposed one, of which nothing shows that they read secrets."""
+        most = max((mean.value for mean in self.means), default=0.0)
+        some = zip(self.labels, self.groups, self.means, strict=False)
+        return tuple(label for label, group, mean in some if mean.value < most and unread_of(group))
 
     @cached_property
     def alike(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from canary.models.examining import shifted
 from canary.records.validation import brief
 from canary.reports.comparison import GUESSING, Strategy, worse_than_guessing
 from canary.reports.limits import planting
-from canary.reports.seeds_alike import Alike, alike_in, same_prices
+from canary.reports.seeds_alike import COPIES, Alike, alike_in, same_prices
 from canary.reports.seeds_cells import Cell, listed, loss_ends
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -32,6 +32,12 @@ def unfit_in(groups: Sequence[Sequence[Strategy]]) -> str:
             return (
                 f"{brief(one.label)} and {brief(other.label)} score all canaries alike, as copies "
                 "of one model do"
+            )
+    for found in alike_in(groups).values():
+        if found.correlation >= COPIES:
+            return (
+                f"{brief(found.one.label)} and {brief(found.other.label)} agree on controls as "
+                f"copies of one model do (correlation {found.correlation:.4f})"
             )
     for one in every:
         if answer(one.audit, audits=len(every)).verdict == "suspect":
@@ -125,12 +131,15 @@ def open_in(cells: Sequence[Cell], groups: Sequence[Sequence[Strategy]]) -> Iter
 
 def _of_one_training(found: Alike, group: Sequence[Strategy]) -> str:
     """That two seeds go together as copies or checkpoints do, and when that is no matter."""
+    apart = (
+        ". If each was trained apart, as where each group is fine-tuned from a model of its own, "
+        "the comparison holds"
+    )
     return (
         f"the log-perplexities of controls of {listed(_places([found.one, found.other], group))} "
         f"have a correlation of {found.correlation:.3f} ({found.between:.2f} at most between "
         "groups). Copies and checkpoints of one training look like this: they are one seed, so "
-        "give one of them. If each was trained apart, as where each group is fine-tuned from a "
-        "model of its own, the comparison holds"
+        f"give one of them{apart * (found.correlation < COPIES)}"
     )
 
 

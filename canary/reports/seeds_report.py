@@ -11,7 +11,14 @@ from canary.audits.by_rank import can_rank
 from canary.errors import InputError
 from canary.gate.regression import SEEDS
 from canary.records.validation import brief
-from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
+from canary.reports.builders import (
+    PlotOptions,
+    figure_of,
+    of_format,
+    report_of,
+    section,
+    sections_of,
+)
 from canary.reports.comparison import View
 from canary.reports.document import (
     Block,
@@ -74,7 +81,7 @@ def seeds_report(found: SeedsCompared) -> Report:
         "chance": not (decided or found.why_not),
         "few": "fewer than" in found.why_not,
         "sets": found.mixed_sets,
-        "unread": decided and listed([*map(brief, found.unread)]),
+        "unread": listed([*map(brief, found.unread)]),
         "alike": listed([*map(brief, found.alike)]),
         "bounded": bounded and ranks,
         "drawn": bounded and not ranks,
@@ -88,11 +95,7 @@ def seeds_report(found: SeedsCompared) -> Report:
     return Report(
         title=f"Comparison of {plural(len(found.labels), 'way')} of training",
         label=found.answer if decided else _shorter(found),
-        tone="suspect"
-        if suspect
-        else ""
-        if decided and not (found.unread or found.alike)
-        else "undecided",
+        tone="suspect" if suspect else "" if decided and not found.alike else "undecided",
         sentences=[*([] if decided else [f"{found.answer}."]), *gaps],
         basis=basis,
         decide=said("seeds.decide", **values),
@@ -148,6 +151,10 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
 def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
     """That of `canary.plot`."""
     check_format(found.audits[0], options.format)
+    if options.kind == "utility" and options.format:
+        raise InputError(
+            "utility of groups of seeds is over all formats", cure="leave the format out"
+        )
     if options.kind == "utility" and options.repetitions is None and not options.skew_normal:
         return losses_figure(found)
     if options.kind != "exposure" or options.repetitions is not None or options.skew_normal:
@@ -155,7 +162,8 @@ def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
             "groups of seeds have two figures: exposure by number of copies, and utility",
             cure="leave repetitions and skew_normal out",
         )
-    return seeds_figure(found, options.format, in_bits=options.axis == "bits")
+    figure = seeds_figure(found, options.format, in_bits=options.axis == "bits")
+    return of_format(figure, options.format, len(found.audits[0].formats))
 
 
 def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Figure:
@@ -201,6 +209,8 @@ def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Fig
             level=level,
             bounded=any(cell.bounded for cell in cells),
             sets=found.mixed_sets,
+            several=len(found.audits[0].formats) > 1,
+            format=found.audits[0].formats[at].masked,
         ),
         _by_copies(found, cells),
     )

@@ -23,6 +23,7 @@ LARGEST_BITS = 1e100
 _ROUNDING_BITS = 0.01
 """How far below 0 the arithmetic of a model may put the log-perplexity of a certain text."""
 
+_SAME_BITS = 1e-3  # between scores of one candidate, whose rounding nobody stated
 _SURE_COPIES = 40  # of so many numbers, chance makes all even once in 2**40 times
 
 # How far probabilities may be from 1 in sum: usually, in a few rows, and in 16 bits.
@@ -180,9 +181,9 @@ def check_prior(prior: float, where: str) -> None:
 
 
 def check_draws(draws: NDArray[np.float64], size: int, noise_bits: float, where: str) -> None:
-    """Refuse no draws, or draws that are all there equally often, which chance does not give.
+    """Refuse no draws, more values than candidates, or draws that are all there equally often.
 
-    They are sorted.
+    They are sorted. Values within noise, or a thousandth of a bit, may be of one candidate.
     """
     counts = np.diff(np.flatnonzero(np.r_[True, draws[1:] != draws[:-1], True]))
     times, problem, cure = int(np.gcd.reduce(counts)) if len(draws) else 0, "", ""
@@ -194,5 +195,8 @@ def check_draws(draws: NDArray[np.float64], size: int, noise_bits: float, where:
     elif times > 1 and len(counts) >= _SURE_COPIES and len(draws) < size:
         problem = f"every value of draws_px is there {times} times, or a multiple of it"
         cure = "give each draw once, and draw more candidates if these are too few"
+    elif size <= np.count_nonzero(np.diff(draws) > max(2.0 * noise_bits, _SAME_BITS)):
+        problem = f"draws_px has more different values than the space has candidates ({size:,})"
+        cure = "give the number of candidates, and noise_bits if repeated scores differ"
     if problem:
         raise EstimationError(problem, cure=cure, where=where)

@@ -175,6 +175,8 @@ def test_more_canaries_close_the_gap_between_the_verdicts_oracle():
     assert made.with_more[0].memorized_bits > made.with_more[1].memorized_bits
     assert made.with_more[0].passed_bits < made.with_more[1].passed_bits
     assert plan(SIZE, per_repetition=64, max_exposure_bits=10).with_more == ()
+    sure = plan(SIZE, repetitions=[1, 4], per_repetition=4, max_exposure_bits=4).summary()
+    assert sure.count("more than 99 %") == 1
 
 
 def test_round_trip_to_json():

@@ -180,3 +180,21 @@ def test_a_control_that_draws_leave_below_a_limit_asks_for_more_draws():
     assert judged(1).outcome == "passed"  # draws cannot show more
     (short,) = [f for f in judged(50).findings if f.check == "positive control"]
     assert "draws" not in short.cure
+
+
+def test_a_range_of_a_median_ends_at_the_highest_that_there_is():
+    """Eight canaries of one format take each other's ranks, also where draws leave them open."""
+    most = math.log2(SIZE) - (math.log2(4) + math.log2(5)) / 2
+    audit = drawn(*[0] * 8)
+    (line,) = [line for line in audit.summary().splitlines() if "16 copies: 8 canaries" in line]
+    assert f" to {most:.2f} bits" in line.partition("(")[0]
+
+
+def test_a_summary_is_as_careful_as_its_page():
+    """Nothing found in a model that may not have read the secrets."""
+    audit = of_groups({16: ranked(*range(SIZE // 2, SIZE // 2 + 8))})
+    assert report_of(audit).label.startswith("Nothing was found, but nobody has shown")
+    assert f"verdict: {report_of(audit).label}" in " ".join(audit.summary().split())
+    known = replace(audit, settings={**audit.settings, "canaries_in_corpus": True})
+    assert report_of(known).label == answer(known).label
+    assert "nobody has shown" not in known.summary()

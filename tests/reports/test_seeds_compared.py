@@ -298,18 +298,22 @@ def test_a_group_that_learned_nothing_is_not_praised():
     ]
     plain = drawn("o", 2.0, 8.0)
     found = compare({"plain": plain, "idle": idle})
-    assert found.answer == "'idle' memorizes less, but nothing shows that it read the secrets"
+    assert found.answer.endswith("cannot be ranked: nothing shows that 'idle' read the secrets")
+    assert found.means_frame().difference_bits.iloc[-1] < 0
     unread, english = found.notes
     assert "'idle': in 3 of 3 seeds nothing shows that the canaries were in the train" in unread
     assert "even the canaries with 4 copies" in unread
     assert english == f"'idle': {note.replace('7', '0')}"
     assert all(f"note: {told}" in found.summary() for told in found.notes)
     page = report_of(found)
-    assert (page.label, page.tone) == (found.answer, "undecided")
+    assert (page.label, page.tone) == ("Cannot be ranked", "undecided")
     text = Page(render(found)).text("style")
     assert all(told.partition(": ")[2][:60] in text for told in found.notes)
     assert "First make sure that 'idle' read the secrets" in text
+    assert "times fewer guesses" not in text
     assert compare({"plain": plain, "w": drawn("w", 2.0, 3.0)}).notes == ()
+    known = [replace(a, settings={**a.settings, "canaries_in_corpus": True}) for a in idle]
+    assert compare({"plain": plain, "idle": known}).answer == "'idle' memorizes less"
 
 
 def test_an_end_below_zero_has_its_sign():
@@ -448,6 +452,10 @@ def test_seeds_of_one_training_are_named_and_true_ones_are_not():
     assert "Copies and checkpoints of one training look like this" in note
     page = Page(render(given)).text("style")
     assert "First make sure that each audit of 'o' is of a training of its own" in page
+    rounded = compare({**given, "o": priced(more, one, 1e-3, rng)})
+    assert "agree on controls as copies of one model do (correlation 1.0" in rounded.answer
+    assert rounded.means_frame().difference_bits.notna().any()
+    assert not any("the comparison holds" in note for note in rounded.notes)
     few = {"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)}
     few = {label: priced(some, np.zeros(4), 1e-3, rng) for label, some in few.items()}
     assert compare(few).alike == ()
@@ -492,3 +500,32 @@ def test_the_group_that_memorizes_less_and_is_worse_on_new_text_is_said_to_be():
     better = {"plain": losses["dropout"], "dropout": losses["plain"]}
     for other in (better, {"plain": losses["plain"], "dropout": losses["plain"]}, None):
         assert "new text is higher" not in str(compare(groups, test_losses=other).notes)
+
+
+def test_a_figure_of_one_of_several_formats_says_which():
+    def parted(audit):
+        both = (audit.formats[0], replace(audit.formats[0], masked="the pin ••"))
+        parts = tuple(replace(c, format=int(c.repetitions == 4)) for c in audit.canaries)
+        return replace(audit, formats=both, canaries=parts)
+
+    plain = {"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)}
+    groups = {label: [parted(a) for a in some] for label, some in plain.items()}
+    one = groups["w"][0]
+    pair, kinds = [one, groups["o"][0]], [(one, "histogram"), (one, "exposure")]
+    for given, kind in (*kinds, (pair, "exposure"), (groups, "exposure")):
+        for at in (0, 1):
+            axes = canary.plot(given, kind=kind, format=at)
+            labels = [each.get_xlabel() for each in axes.figure.get_axes() + axes.child_axes]
+            assert any(f"format {at + 1} of 2" in label for label in labels)
+    assert "format 2 of 2" in canary.plot(groups, format=1, size=(3.3, 2.6)).get_xlabel()
+    for given in (plain, plain["w"][0], [plain["w"][0], plain["o"][0]]):
+        assert "format" not in canary.plot(given).get_xlabel()
+    for given in (pair, groups):
+        assert "the secrets of the form pin" in Page(render(given)).text("style").replace(
+            one.formats[0].masked, "pin"
+        )
+    losses = {label: LOSSES[label] for label in groups}
+    axes = canary.plot(groups, kind="utility", test_losses=losses)
+    assert axes.get_xlabel().endswith("1 and 4 copies")
+    with pytest.raises(InputError, match="over all formats"):
+        canary.plot(groups, kind="utility", format=1, test_losses=losses)

@@ -213,3 +213,17 @@ def test_refused_input(function, change, words):
 def test_rates_that_resamples_cannot_see_input():
     with pytest.raises(EstimationError, match=r"a false positive rate of 0\.001 cannot be seen"):
         resampled(**GOOD[resampled], fprs=[0.001])
+
+
+def test_more_values_than_candidates():
+    """As where the bits of a space are given as its size; scores that vary a little may repeat."""
+    rng = np.random.default_rng(0)
+    many = rng.normal(40.0, 3.0, 20_000)
+    with pytest.raises(EstimationError, match="more different values than the space has") as raised:
+        exposure_by_draws([38.0], many, space_size=30)
+    assert "number of candidates" in str(raised.value)
+    few = rng.choice(rng.normal(40.0, 3.0, 30), 20_000)
+    for noise, told in ((0.0, 0.0), (1e-5, 0.0), (0.01, 0.02)):
+        draws = few + noise * rng.uniform(-1.0, 1.0, few.size)
+        exposure_by_draws([38.0], draws, space_size=30, noise_bits=told)
+    exposure_by_draws([38.0], many[:1000], space_size=1000)
