@@ -192,7 +192,10 @@ def _not_written(found: Found, written: Sequence[_Plan]) -> str:
                 "filter removed all canaries after inject"
             )
     if not written:
-        return ""
+        return (
+            "no copy of any canary is there, so this is probably not the file that canary inject "
+            "wrote"
+        )
     return (
         f"the canaries are in {written[0].corpus.name}, as {written[0].manifest.name} says, and "
         "this is another corpus"

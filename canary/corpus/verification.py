@@ -127,6 +127,9 @@ class Verification(
         """Whether every canary was found as expected, whole, and no control at all."""
         return not self.departures
 
+    def __bool__(self) -> bool:
+        return self.ok
+
     @property
     def departures(self) -> tuple[Count, ...]:
         """The canaries that were not found as often as expected, or not with their tokens."""

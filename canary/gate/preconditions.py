@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.audits.audit_result import CANARY_SET, Audit, combined_p
-from canary.corpus.verification import Verification
+from canary.audits.audit_setup import control_of
+from canary.corpus.verification import Count, Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.verdict import OF_ITSELF, Finding, Verdict
@@ -94,11 +95,20 @@ def groups_of(audit: Audit, wanted: Sequence[int] | None, control: int | None = 
     asked = there if wanted is None else sorted(set(wanted))
     named = asked if control is None else [*asked, control]
     missing = [n for n in named if n not in there]
-    if asked == [control] or (control is not None and audit.natural):
+    if control is not None and audit.natural:
         raise InputError(
-            "no limit is asked of a positive control, and natural secrets cannot be one",
-            cure="require it of a group besides those that the limits are for",
+            "natural secrets cannot be a positive control",
+            cure="leave require_learned (--require-learned) out",
             where="require_learned",
+        )
+    if asked == [control]:
+        copies = plural(asked[0], "copy", "copies")
+        own = control == control_of(audit)
+        raise InputError(
+            f"no limit is asked of the canaries with {copies}, the positive control"
+            f"{' that the audit was made with' * own}, and no others are left",
+            cure="name other numbers of copies, or leave repetitions out",
+            where="require_learned" if wanted is None else "repetitions",
         )
     if missing or not asked:
         none = f"no canary has {plural(missing[0], 'copy', 'copies')}" if missing else "no number"
@@ -147,18 +157,44 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
                 f"(canary verify --json){older}",
                 where="verification",
             )
-        if lost := [counts[name] for name in mine if not counts[name].ok]:
-            first = lost[0]
-            whole = "" if first.intact is None else f", {count(first.intact)} with its own tokens"
-            return EstimationError(
-                f"{count(len(lost))} of {plural(len(mine), 'canary', 'canaries')} did not survive "
-                f"as they should: {brief(first.id)} should appear {count(first.expected)} times "
-                f"in the corpus and appears {count(first.found)} times{whole}",
-                cure="inject into a fresh corpus, keep de-duplication and filters away from it, "
-                "train and audit again",
-                where="verification",
-            )
+        if error := _departed([counts[name] for name in mine], verification.file):
+            return error
     return None
+
+
+def _departed(counts: Sequence[Count], file: str) -> EstimationError | None:
+    """What to raise where canaries or controls of one audit were not counted as planned."""
+    cure = (
+        "inject into a fresh corpus, keep de-duplication and filters away from it, train and audit "
+        "again"
+    )
+    departed = [counted for counted in counts if not counted.ok]
+    planted = [counted for counted in counts if counted.expected]
+    if not departed:
+        return None
+    lost = [counted for counted in departed if counted.expected]
+    first = (lost or departed)[0]
+    if planted and not any(counted.found for counted in planted):
+        told = f"none of {plural(len(planted), 'canary', 'canaries')} is in the corpus of "
+        told += f"{clean(file or 'the verification')}, which is probably not what training read"
+        cure = (
+            "verify the file that training read (canary verify --json); if this is that file, "
+            "inject into it, train and audit again"
+        )
+    elif lost:
+        whole = "" if first.intact is None else f", {count(first.intact)} with its own tokens"
+        told = (
+            f"{count(len(lost))} of {plural(len(planted), 'canary', 'canaries')} did not survive "
+            f"as they should: {brief(first.id)} should appear {plural(first.expected, 'time')} "
+            f"in the corpus and appears {plural(first.found, 'time')}{whole}"
+        )
+    else:
+        number = plural(len(counts) - len(planted), "control")
+        told = (
+            f"{count(len(departed))} of {number}, which must never be in it, did reach the corpus: "
+            f"{brief(first.id)} appears {plural(first.found, 'time')}"
+        )
+    return EstimationError(told, cure=cure, where="verification")
 
 
 def in_training(

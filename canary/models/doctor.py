@@ -83,6 +83,9 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
         """Whether it was loaded, and no check refused it; there may be doubts (`noted`)."""
         return self.loaded and all(finding.verdict != "refused" for finding in self.findings)
 
+    def __bool__(self) -> bool:
+        return self.sound
+
     @property
     def noted(self) -> tuple[Finding, ...]:
         """Doubts: what a wrong set-up shows, such as an untrained model, and a rare right one."""

@@ -67,6 +67,9 @@ class Preflight(Shown, Record, written=("sound", ...)):
         """Whether no check refused the training."""
         return not self._of("refused")
 
+    def __bool__(self) -> bool:
+        return self.sound
+
     def _of(self, verdict: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.verdict == verdict]
 
@@ -312,9 +315,8 @@ def _evaluation(reading: EpochReading) -> Finding:
     if not reading.seen.evaluated:
         return fine("none")
     held = plural(len(reading.seen.evaluated), "canary is", "canaries are")
-    return refused(
-        f"{held} in the evaluation data", "inject after the split, into the training part"
-    )
+    cure = "inject after the split, into the training part"
+    return refused(f"{held} in the evaluation data", cure)
 
 
 def _before(reading: EpochReading) -> Finding:

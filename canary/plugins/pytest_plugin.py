@@ -208,7 +208,8 @@ class _Summary:
             terminalreporter.line(f" {test}: {fields['reason']}")
             if fields.get("passed") == "no" and test not in self._failed:
                 terminalreporter.line(
-                    "          the test passed all the same: a verdict fails nothing without assert"
+                    "          the test passed all the same: assert the verdict itself, not its "
+                    "outcome"
                 )
             for name, note in fields.items():
                 if name.startswith("note.") and note not in said:

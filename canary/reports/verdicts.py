@@ -51,8 +51,8 @@ def junit(verdict: Verdict) -> str:
     """A JUnit test suite with one test case per finding, and a skipped one per group left out.
 
     Memorized and failed are failures. Undecided is a failure of the type ``undecided``, and a
-    skipped test where undecided passes. Notes are properties of the suite, and text of the one
-    case that the verdict rests on.
+    skipped test where undecided passes. Notes are properties and text of the suite; a weak limit
+    is also text of the one case that a pass rests on.
     """
     fatal = {"memorized", "failed", *(["undecided"] if verdict.undecided == "fail" else [])}
     outcomes = [finding.outcome for finding in verdict.findings]
@@ -78,7 +78,6 @@ def junit(verdict: Verdict) -> str:
     for finding in verdict.findings:
         case = ET.SubElement(suite, "testcase", classname=_class_name(finding.check),
                              name=xml_text(finding.subject), time="0")  # fmt: skip
-        notes = _notes(verdict) if finding is verdict.reason else []
         properties = ET.SubElement(case, "properties")
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
             if (value := getattr(finding, name)) is not None:
@@ -86,13 +85,15 @@ def junit(verdict: Verdict) -> str:
         if finding.outcome in fatal:
             message = xml_text(finding.sentence)
             told = ET.SubElement(case, "failure", type=finding.outcome, message=message)
-            told.text = xml_text("\n".join([finding.in_short, *_lines(finding), *notes]))
+            told.text = xml_text("\n".join([finding.in_short, *_lines(finding)]))
         elif finding.outcome == "undecided":
-            told = ET.SubElement(case, "skipped", message=xml_text(finding.in_short))
-            told.text = xml_text("\n".join(notes)) or None
+            ET.SubElement(case, "skipped", message=xml_text(finding.in_short))
         else:
             told = ET.SubElement(case, "system-out")
-            told.text = xml_text("\n".join([finding.sentence, *notes]))
+            weak = [f"note: {clean(verdict.warning)}"] * bool(
+                verdict.warning and finding is verdict.reason
+            )
+            told.text = xml_text("\n".join([finding.sentence, *weak]))
     for copies in left_out:
         name = group_name(copies)
         case = ET.SubElement(
@@ -100,7 +101,13 @@ def junit(verdict: Verdict) -> str:
         )
         ET.SubElement(case, "skipped", message="left out of the check")
     made = report_of(verdict)
-    texts: list[Text] = [*made.sentences, made.basis, *_first(verdict, made), _REST]
+    texts: list[Text] = [
+        *made.sentences,
+        made.basis,
+        *_first(verdict, made),
+        *_notes(verdict),
+        _REST,
+    ]
     lines = [f"{made.label}.", *filter(None, map(words_of, texts))]
     ET.SubElement(suite, "system-out").text = xml_text("\n".join(lines))
     return xml_of(suites)

@@ -36,6 +36,7 @@ def test_what_was_injected_is_found():
     canaries = generate(["The code is {digit:6}", "{letter:8}, é"], seed=0)
     result = verify(inject(Dataset.from_dict({"text": ["nothing"] * 20}), canaries), canaries)
     assert result.ok
+    assert result
     assert not result.departures
     assert [(c.id, c.expected, c.found) for c in result.canaries] == [
         (c.id, c.repetitions, c.repetitions) for c in canaries
@@ -73,6 +74,7 @@ def test_departures_are_named():
     one, two, control, _ = (canaries.text(canary) for canary in canaries)
     result = _found([one, one, two, f"quoted: {control}, and {one}."], canaries)
     assert not result.ok
+    assert not result  # so that an assert of it fails
     assert result.summary().splitlines() == [
         "4 canaries and controls in 4 records: 3 not found as often as expected",
         "  canary-1   expected 2, found 3",
@@ -168,6 +170,7 @@ def _decomposed(text):
         (dict.fromkeys(TEXTS), "each canary is there once, so the corpus was probably de-dup"),
         ([*TEXTS] * 3, "every canary is there 3 times as often as expected"),
         ([OTHERS.text(c) for c in OTHERS], "6 texts of the same format are there with fills that"),
+        (["other text"], "probably not the file that canary inject wrote"),
     ],
 )
 def test_verify_names_what_was_probably_done_to_the_corpus(texts, cause, tmp_path):

@@ -213,8 +213,9 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     (case,) = suite.findall("testcase")
     properties = [p.get("value") for p in suite.findall("properties/property[@name='note']")]
     assert properties == notes
-    shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
-    assert shown.splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
+    shown = suite.find("system-out").text.splitlines()  # and not the failure of a case
+    assert shown[-1 - len(notes) : -1] == [f"note: {note}" for note in notes]
+    assert "note: " not in "".join(case.itertext())
     assert f"- {START[0].upper()}{START[1:]}." in markdown(verdict).splitlines()
     assert "<trained>" not in markdown(verdict)
     assert explained(verdict).splitlines()[-len(notes) :] == [f"- note: {note}" for note in notes]
@@ -254,7 +255,7 @@ def found_in(tmp_path, canaries=CANARIES, *, drop=0):
 
 def test_lost_canaries_are_refused(tmp_path):
     assert check(AUDIT, max_exposure_bits=10, verification=found_in(tmp_path))
-    match = "1 of 6 .* 'canary-1' should appear 2 times .* and appears 1 times; inject into a"
+    match = "1 of 4 .* 'canary-1' should appear 2 times .* and appears 1 time; inject into a"
     with pytest.raises(EstimationError, match=match):
         check(AUDIT, max_exposure_bits=10, verification=found_in(tmp_path, drop=1))
 
@@ -324,10 +325,21 @@ def test_a_memorized_model_is_memorized_whatever_the_file_lacks(tmp_path):
     verdict = check(learned, max_exposure_bits=10, verification=found)
     assert (verdict.outcome, verdict.exit_code) == ("memorized", 1)
     (note,) = verdict.notes
-    assert note.startswith("1 of 6 canaries did not survive as they should: 'canary-1' should ")
+    assert note.startswith("1 of 4 canaries did not survive as they should: 'canary-1' should ")
     assert "so this is not the file that the training read" in note
-    with pytest.raises(EstimationError, match="1 of 6 canaries did not survive"):
+    with pytest.raises(EstimationError, match="1 of 4 canaries did not survive"):
         new_baseline(learned, verification=found)
+
+
+def test_a_file_without_any_canary_is_another_one_than_training_read(tmp_path):
+    found = found_in(tmp_path, drop=2)
+    empty = tuple(replace(one, found=0) for one in found.canaries)
+    with pytest.raises(EstimationError, match="none of 4 canaries is in the corpus of") as none:
+        check(AUDIT, max_exposure_bits=10, verification=replace(found, canaries=empty))
+    assert none.value.cure.startswith("verify the file that training read")
+    whole = [replace(one, found=one.expected or 3) for one in found.canaries]
+    with pytest.raises(EstimationError, match="2 of 2 controls, which must never be in it, did "):
+        check(AUDIT, max_exposure_bits=10, verification=replace(found, canaries=tuple(whole)))
 
 
 @pytest.mark.parametrize("context", ["", "<|user|>\n"])
@@ -445,7 +457,7 @@ def test_a_tokenizer_that_does_not_fit_the_model_is_no_pass():
     ("options", "message"),
     [
         ({"require_learned": 5}, "no canary has 5 copies"),
-        ({"require_learned": 64, "repetitions": [64]}, "no limit is asked of a positive control"),
+        ({"require_learned": 64, "repetitions": [64]}, "the canaries with 64 copies, the positive"),
         ({"require_learned": 0}, "require_learned"),
     ],
 )

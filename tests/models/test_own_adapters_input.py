@@ -310,7 +310,7 @@ ROWS = ("each token of a row of 40", "the last token of a row of 40", "a start t
 )
 def test_a_fault_is_seen_and_all_other_checks_are_shown(fault, verdict, check, cure) -> None:
     found = canary.doctor(Own(fault), start_token="\n", tokens=40)
-    assert found.sound == (verdict != "refused")
+    assert bool(found) == found.sound == (verdict != "refused")
     assert len(found.findings) >= 20
     (seen,) = (f for f in found.findings if f.check.startswith(check))
     assert seen.verdict == verdict

@@ -320,6 +320,7 @@ def test_copies_at_the_end_of_an_epoch_are_noted():
     batches = [{"input_ids": np.array([tokenizer(text)["input_ids"]])} for text in texts]
     found = canary.preflight(batches, canaries(), tokenizer=tokenizer)
     assert found.sound
+    assert found
     noted = [f for f in found.findings if f.verdict == "noted"]
     assert [f.check for f in noted] == ["the copies are spread over the epoch"]
     assert "shuffle" in noted[0].cure
@@ -413,6 +414,7 @@ def test_bad_input():
         canary.preflight([], canaries())
     found = canary.preflight([{"pixels": [1]}], canaries(), tokenizer=character_tokenizer())
     assert not found.sound
+    assert not found  # so that an assert of it fails
     assert "no batch with input_ids was read" in found.summary()
 
 

@@ -110,7 +110,8 @@ def has_a_line_for_each_verdict(said: str) -> None:
         if "test_judged.py::" not in line:
             continue
         expected = "test_expected: " in line  # it asserts that the model memorized
-        assert after.strip().startswith("the test passed all the same") is expected
+        told = "the test passed all the same: assert the verdict itself, not its outcome"
+        assert (after.strip() == told) is expected
         passed = line.startswith("passed")
         shown_by = "note: the limit is weak: " if passed else "note: the canaries with 1 copy"
         passes = passed or "undecided_that_passes" in line
