@@ -251,7 +251,7 @@ def _search(
     tree = question.searched_tree
     tokens, queries = longest(tree), min(budget, tree.queries())
     noise_bits = model.facts.noise_bits(tokens)
-    name = f"extraction from {format.masked}"
+    name = f"extraction (at most) from {format.masked}"  # it often ends long before
     batcher = question.batcher(name, queries, longest=tokens, told=search.told(queries))
     announce(model, lambda: 0, at_most=budget)
     with question.pricer(tree) as pricer:

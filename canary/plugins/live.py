@@ -104,6 +104,12 @@ class Listener:
         if isinstance(module, torch.nn.Module) and not compiled:
             self._handle = module.register_forward_pre_hook(self, with_kwargs=True)
 
+    @property
+    def shifts(self) -> bool:
+        """Whether the loss of the module shifts labels, as causal models of `transformers` do."""
+        loss = getattr(self._module, "loss_function", None)
+        return getattr(loss, "__name__", "") == "ForCausalLMLoss"
+
     def stop(self, *, let_go: bool = False) -> None:
         """Hear nothing more; `let_go` of the module, which may be heard again then."""
         if self._handle is not None:

@@ -145,6 +145,7 @@ class TrainingBatches:
         self.unlabelled: Counter[str] = Counter()
         self.masked: Counter[str] = Counter()
         self.shifted = self.odd = 0  # with labels of the next tokens, or of other ones
+        self._twice = 0  # shifted ones that were given to a loss that shifts them again
         self.evaluated: Counter[str] = Counter()
         self.before: Counter[int | None] = Counter()
         self.leads: Counter[tuple[int, ...]] = Counter()
@@ -167,8 +168,11 @@ class TrainingBatches:
         enough = several() or not self._missing.total()  # one of several reads a part of them
         if self.busy or (enough and self.whole.total() >= MOST_COUNTED):
             return
+        before = self.shifted
         try:
             self.see(batch, training=training)
+            if self.listener.shifts and batch.get("shift_labels") is None:
+                self._twice += self.shifted - before
         except Exception as error:
             self._say({"unread": f"a batch could not be read ({type(error).__name__})"})
 
@@ -298,6 +302,11 @@ class TrainingBatches:
             sentences["odd labels"] = (
                 f"{plural(self.odd, 'canary', 'canaries')} in {seen} had labels on the secret that "
                 "are other tokens, so the model learns something else"
+            )
+        if self._twice:
+            sentences["labels shifted"] = (
+                f"the labels of {plural(self._twice, 'canary', 'canaries')} in {seen} were shifted "
+                "by one, and transformers shifts them itself: give the input_ids as labels"
             )
         if controls := sorted(self.whole.keys() - self._injected):
             sentences["controls"] = (

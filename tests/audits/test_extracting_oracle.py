@@ -235,7 +235,7 @@ def test_an_audit_is_given_what_could_be_extracted(case):
     assert second.proven
     most = (1_110, 4)  # all queries of these trees, fewer than the budget
     assert told == [
-        (f"extraction from {f.masked}", queries, "tokens")
+        (f"extraction (at most) from {f.masked}", queries, "tokens")
         for f, queries in zip(chosen.formats, most, strict=True)
     ]
     assert whole.canaries == audit.canaries

@@ -294,3 +294,19 @@ def test_copies_are_counted_by_epoch_and_on_from_a_checkpoint():
     on = epochs(resumed, texts[len(texts) // 2 :], 1, begun=2)
     assert (on["canaries"], on["first_epoch"]) == (len(texts) * 3 // 2, len(texts) // 2)
     assert sum(on["missing"].values()) < sum(half["missing"].values())
+
+
+@pytest.mark.parametrize(("way", "told"), [("twice", True), ("once", False), ("own loss", False)])
+def test_labels_that_are_shifted_before_a_loss_that_shifts_them_are_found(way, told):
+    module, tokenizer = ended_model(dropout=0.0)
+    rows = torch.tensor([[END_ID, *_ids(text), END_ID] for text in _texts(small_set())])
+    reader = _reader(tokenizer=tokenizer)
+    reader.listener.listen(module)
+    if way == "own loss":  # its labels never reach the model
+        module(input_ids=rows[:, :-1])
+        reader.see({"input_ids": rows[:, :-1], "labels": rows[:, 1:]})
+    elif way == "twice":
+        module(input_ids=rows[:, :-1], labels=rows[:, 1:])
+    else:
+        module(input_ids=rows, labels=rows)
+    assert ("labels shifted" in reader.findings) is told
