@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,6 @@ from canary.membership.association import check_shadow, contrast, unmatched
 from canary.membership.attacking import named_attacks, scored
 from canary.membership.doubts import (
     POSITIVE_CONTROL,
-    SURE,
     doubts_of_pair,
 )
 from canary.membership.evaluation import Part, evaluate, evaluate_by
@@ -37,9 +37,9 @@ from canary.membership.survey import (
     rates_of,
     rows_of,
 )
+from canary.membership.unlike import HIDES
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.versioned_json import Saves
-from canary.signals.definitions import SIGNALS
 from canary.signals.measuring import TableOrPath, table_of
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable, table_facts
@@ -343,37 +343,32 @@ def survey(
 
 
 def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tuple[str, ...]:
-    """A note if an attack calls nearly all samples of the target alike and those of the shadow not.
+    """A note if an attack is far less right than its signal allows: less than half as good.
 
-    Its AUC is surely off 50 %, and another threshold would reach twice as much.
+    Of the attacks whose signals reach most. Beyond chance: three standard errors of both models.
     """
-    sure = 1.0 - (1.0 - SURE) / max(len(attacked), 1)
-    off = []
+    curve, inside = attacked[0].evaluation.roc, int(shadow.member.sum())
+    counts = (curve.members, curve.nonmembers, inside, shadow.member.size - inside)
+    chance = max(0.1, 1.5 * math.sqrt(sum(1.0 / count for count in counts)))
+    found = []
     for one in attacked:
-        learned, signal, curve = one.attack.thresholds, one.attack.signal, one.evaluation.roc
-        if one.attack.guess is None or learned is None:
-            continue
-        share = float(one.attack.guess.mean())
-        if (rarer := min(share, 1.0 - share)) >= 0.02:
-            continue
-        least = learned[shadow.label.clip(max=len(learned) - 1)] if len(learned) > 1 else learned
-        sign = SIGNALS[signal].sign
-        if not 0.1 <= float((sign * shadow.signal(signal) >= sign * least).mean()) <= 0.9:
-            continue
-        auc = curve.auc(confidence=sure)
-        # So few of one kind cannot be farther from chance: TPR - FPR is at most their share of
-        # the samples by the share of the kind that is rarer.
-        kind = min(curve.members, curve.nonmembers) / (curve.members + curve.nonmembers)
-        reach = float(np.abs(curve.tpr - curve.fpr).max())
-        if not auc.lower <= 0.5 <= auc.upper and 2.0 * rarer / kind < reach:
-            off.append((abs(auc.value - 0.5), one.name, share, auc.value))
-    if not off:
+        if one.attack.guess is not None and one.attack.thresholds is not None:
+            curve = one.evaluation.roc
+            reach = float((curve.tpr - curve.fpr).max())
+            found.append((reach, 2.0 * one.accuracy.value - 1.0, one.name))
+    most = max((reach for reach, *_ in found), default=0.0)
+    far = [
+        one for one in found if one[0] >= 0.8 * most and one[0] > max(2.0 * one[1], one[1] + chance)
+    ]
+    if not far:
         return ()
-    _, name, share, value = max(off, key=lambda found: found[0])
+    reach, got, name = max(far, key=lambda one: one[0] - one[1])
+    right = [percent_of((1.0 + advantage) / 2.0) for advantage in (got, reach)]
     return (
-        f"The attack {name} calls {percent_of(share)} of the target's samples members, and its "
-        f"AUC is {percent_of(value)}: the thresholds of the shadow do not fit the target, and its "
-        "accuracy says nothing. Check that the outputs of both are in the same units: logits, "
+        f"By the thresholds of the shadow the attack {name} is right in {right[0]} of cases "
+        f"(balanced accuracy), and by the best ones in {right[1]}: the thresholds of the shadow "
+        "do not fit the target, as where only one model's outputs were calibrated (temperature). "
+        f"Then {HIDES}. Check that the outputs of both are in the same units: logits, "
         "probabilities or losses, on the same scale",
     )
 

@@ -161,6 +161,27 @@ def test_outputs_in_other_units_are_doubted():
         assert any("in the same units" in note for note in notes) is noted, notes
 
 
+@pytest.mark.parametrize("samples", [100, 300, 1000])
+def test_thresholds_that_do_not_fit_the_target_are_doubted_and_hide_no_failure(samples):
+    """As after a calibration of the target alone; models of more and fewer samples stay silent."""
+    options = {"gap": 6.0, "overfit": 4.0, "samples": samples}
+    shadow, noted = table(*given(10, **options)), []
+    for seed in range(8):
+        logits, labels, member = given(seed, **options)
+        for factor in (0.5, 1.0):
+            found = survey(table(factor * logits, labels, member), shadow)
+            noted.append(any("(temperature)" in doubt for doubt in found.doubts))
+            assert noted[-1] is (factor < 1.0), found.doubts
+        assert not any("(temperature)" in doubt for doubt in survey(
+            table(*given(seed, gap=1.0, overfit=(seed % 4) / 4, samples=samples)),
+            table(*given(50 + seed, gap=1.0, overfit=(seed % 4) / 4, samples=samples)),
+        ).doubts)  # fmt: skip
+    wrong = survey(table(0.5 * logits, labels, member), shadow, attacks="modified-entropy")
+    assert wrong.told_apart() is not False
+    for limit, outcome in ((0.6, "failed"), (0.999, "undecided")):
+        assert canary.check(wrong, max_auc=limit, trust_members=True).outcome == outcome
+
+
 @pytest.mark.parametrize("overfit", [0.0, 1.0])
 @pytest.mark.parametrize(
     ("change", "words"),
