@@ -49,6 +49,11 @@ _UNSEEN_KNOWN = (
     "target was pushed away from the query set, or it is chance (1 honest target in 40): repeat "
     "the test with more unseen samples",
 )
+_KNOWING = (
+    "calibration models answer as if they knew the query set: {}",
+    "leave these models out if they were trained on the query set, or train them again without it, "
+    "and repeat the test",
+)
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 
 
@@ -72,6 +77,7 @@ class Compared(Named, Part):
     unlike: bool
     remembered: bool
     unproven: bool
+    knowing: tuple[str, ...] = ()
     about: About = field(default_factory=About)
 
     @property
@@ -151,8 +157,9 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
     known = found.surpasses or highest < least
     known |= found.answer == "not forgotten" and found.rho < least
     outcome: Outcome = "undecided"
-    if found.void or found.unseen_known:
-        told, cure = _VOID if found.void else _UNSEEN_KNOWN
+    if found.void or found.unseen_known or found.knowing:
+        told, cure = _VOID if found.void else _UNSEEN_KNOWN if found.unseen_known else _KNOWING
+        told = told.format(", ".join(found.knowing))
     elif known and found.auc is not None and not attacked:
         told = "the target answers as if it knew the query set, and no attack finds the set in it"
         cure = (

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.validation import versions
 from canary.records.versioned_json import Saves
-from canary.statistics.distances import lies_lower
+from canary.statistics.distances import ks_distance, lies_lower
 from canary.statistics.numbers import Shown, percent_of, probability
 from canary.statistics.roc import Estimate
 
@@ -39,6 +40,7 @@ ANSWERS: dict[str, Answer] = {
     "surpasses": "not forgotten",
     "not_forgotten": "not forgotten",
     "remembered": "something is left",
+    "knowing": "undecided",
     "unlike": "undecided",
     "alike": "no trace found",
     "undecided": "undecided",
@@ -55,7 +57,7 @@ def recorded(files: Sequence[str], losses: Floats) -> dict[str, Any]:
 
 _WRITTEN = (
     *("rho", "lower", "confidence", "answer", "void", "surpasses", "unlike", "alike"),
-    *("remembered", "unproven", "unseen_known"),
+    *("remembered", "knowing", "unproven", "unseen_known"),
     *("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples"),
     *("resamples", "seed", "notes"),
 )
@@ -190,6 +192,7 @@ class Forgetting(Named, Shown, Saves):
             "surpasses": self.surpasses,
             "not_forgotten": self.upper < 1.0,
             "remembered": attacked is True,
+            "knowing": bool(self._near),
             "unlike": self.p_unlike is not None and other <= LEVEL and self.forgotten,
             "alike": enough and min(self.p, other) > LEVEL,
             "undecided": self.lower < 1.0,
@@ -242,6 +245,32 @@ class Forgetting(Named, Shown, Saves):
         never saw the query set. A query set that is easier than unseen samples looks the same.
         """
         return self.outcome == "remembered"
+
+    @cached_property
+    def _near(self) -> tuple[str, ...]:
+        """Calibration models as close to the query models as these are to each other.
+
+        And beyond the spread of the others, by six robust standard deviations.
+        """
+        distances, queries = self.calibration, self.losses["query"]
+        gaps = [ks_distance(one, other) for one, other in combinations(queries, 2)]
+        middle = float(np.median(distances))
+        spread = max(1.4826 * float(np.median(np.abs(distances - middle))), self.chance / 4.0)
+        most = min(max([self.chance, *gaps]), middle / 2.0, middle - 6.0 * spread)
+        names = self.files.get("calibration", {}).get("files", ())
+        return tuple(
+            names[row] if row < len(names) else f"model {row + 1}"
+            for row in np.flatnonzero(distances <= most)
+        )
+
+    @property
+    def knowing(self) -> tuple[str, ...]:
+        """Calibration models that answer as if they knew the query set: undecided.
+
+        They bring the distance of those that never saw it down, so that a target that knows a part
+        of it looks like them.
+        """
+        return self._near if self.outcome == "knowing" else ()
 
     @property
     def unproven(self) -> bool:
@@ -302,6 +331,8 @@ class Forgetting(Named, Shown, Saves):
             "unseen_known": " But its losses on the samples that it never saw (--unseen) are lower "
             f"than on the query set ({attack}): it may have been trained on them, or they "
             "are easier.",
+            "knowing": " But calibration models answer as if they knew the query set: "
+            f"{', '.join(self.knowing)}.",
             "unlike": f" But it does not answer as they do either (p = {p_unlike}): one that never "
             "saw the query set would.",
             "alike": f" It differs from them in no direction (p = {p_unlike}): it answers as a "

@@ -114,7 +114,7 @@ def test_all_places_give_one_answer_whatever_was_found(command, words, monkeypat
     ends = ((0.5, 0.6, 0.7), (0.8, 0.9, 1.1), (0.8, 1.05, 1.1), (1.1, 1.2, 1.3))
     reached = {}
     for void, surer, models, rho, p, auc in product(
-        (True, False), (True, False), (2, 19), ends, (0.01, 0.5), attacks
+        (True, False), (True, False), (2, 19, 20), ends, (0.01, 0.5), attacks
     ):
         result = replace(
             *(found,),
@@ -125,7 +125,7 @@ def test_all_places_give_one_answer_whatever_was_found(command, words, monkeypat
                 "target": low if surer else high,
                 "calibration": np.repeat(middle if void else high, models, axis=0),
             },
-            calibration=np.full(models, 0.8),
+            calibration=np.where(np.arange(models) < models - 19, 0.05, 0.8),
             p=0.5,
             p_unlike=p,
             auc=auc,

@@ -301,6 +301,15 @@ FORGETTING = {
     ),
     # Farther away than models that never saw it: forgotten by the rule, and unlike them.
     "unlike": (lambda: compared(losses(-0.6, 3)), "undecided", "differs from models that never"),
+    "knowing": (
+        lambda: compared(
+            losses(0.0, 3), [*OTHERS, losses(1.0, 7), losses(1.0, 8)], unseen=losses(0.0, 4)
+        ),
+        *(
+            "undecided",
+            "calibration models answer as if they knew the query set: calibration model 20, ",
+        ),
+    ),
     # As far from the query model as models that never saw it, and yet of another shape.
     "differs": (
         lambda: compared(np.exp(HARDNESS - 0.5), unseen=np.exp(1.01 * HARDNESS - 0.5)),

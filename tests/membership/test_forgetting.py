@@ -281,6 +281,27 @@ def test_models_that_do_not_differ_decide_nothing():
     assert not compared(losses(0.0, 3), resamples=50).void
 
 
+@pytest.mark.parametrize("knows", [1.0, 0.3, 0.15])
+def test_calibration_models_that_know_the_query_set_leave_it_undecided(knows):
+    """Others never do, also where the query models learned little; what is left is still found."""
+    query = np.stack([losses(knows, at) for at in (1, 2)])
+    for seed in range(1000, 1600, 30):
+        others = np.stack([losses(0.0, seed + at) for at in range(3 + seed // 10 % 18)])
+        honest = compared(losses(0.0, seed - 1), others, query, resamples=20)
+        assert honest.knowing == ()
+    known = [*OTHERS, losses(knows, 7)]
+    found = compared(losses(0.0, 3), known, query, resamples=20)
+    if knows == 1.0:
+        assert (found.answer, found.knowing) == ("undecided", ("calibration model 20",))
+        assert (
+            "these answer as if they knew it: calibration model 20"
+            in forgetting_report(found).sentences[0]
+        )
+        clean = compared(losses(0.0, 3), query=query, resamples=20)
+        assert clean.outcome == "alike"
+        assert compared(losses(1.0, 9), known, query, resamples=20).outcome == "not_forgotten"
+
+
 def test_samples_in_both_sets_are_found_by_hash():
     images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
     found = partial(shared_samples, images)
