@@ -102,7 +102,7 @@ def doubts_of_models(
     kinds = [(view.loss is not None and view.both, row) for row, view in enumerate(views)]
     aucs = {row: views[row].auc(SURE) for able, row in kinds if able}
     counts = [right_of(view.right, view.member) for view in views if view.right is not None]
-    unlike = unlike_others(names, targets, counts, aucs, sure=SURE)
+    unlike = unlike_others(names, targets, counts, aucs, table, sure=SURE)
     unlike.sort(key=lambda note: note is not None and only_hides(note))  # the graver one is said
     return notes + _odd_models(views, aucs) + together(unlike)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import percent_of, plural
 from canary.statistics.roc import Estimate
 from canary.statistics.shares import difference_interval
@@ -21,6 +22,9 @@ _GAP = 0.1
 _LEAST_GAP, _RARE = 0.03, 1e-3
 """Of a target and three or more others, where their spread is known: the least difference of the
 accuracy on non-members, and the chance of a larger one among models that were trained alike."""
+
+_SCALED, _FEWEST = 0.2, 30
+"""Of the spread of logits: the least logarithm of a ratio, and non-members that show it."""
 
 _LOW = "the figures may be too low"
 HIDES = f"{_LOW}; they are not too high"
@@ -48,10 +52,11 @@ def unlike_others(
     targets: Sequence[int],
     counts: Sequence[NDArray[np.int64]],
     aucs: Mapping[int, Estimate],
+    table: SignalTable,
     *,
     sure: float,
 ) -> list[str | None]:
-    """A note on each target that is unlike the others: by `right_of`, or the AUC of the loss.
+    """A note on each target that is unlike the others: by `right_of`, scale or the AUC of the loss.
 
     `counts` are of all models, or empty; `aucs` of those that have one, with intervals.
     """
@@ -66,6 +71,7 @@ def unlike_others(
             each = 1.0 - (1.0 - sure) / len(targets)
             note = unlike_accuracy(counts[row], every - counts[row], pair, sure=each)
             note = note or _outside(counts, row, names[row], len(targets))
+        note = note or _other_scale(table, row, names[row], len(targets))
         if note is None and row in aucs and rest:
             note = _unlike_auc(aucs[row], rest, names[row])
         notes.append(note)
@@ -131,6 +137,32 @@ def _outside(counts: Sequence[NDArray[np.int64]], row: int, name: str, targets: 
         f"{len(shares)} other models on {percent_of(float(shares.min()))} to "
         f"{percent_of(float(shares.max()))} of theirs, as models of another network or training "
         f"are: {_WHY.format(HIDES if low_only else _LOW, 'others')}"
+    )
+
+
+def _other_scale(table: SignalTable, row: int, name: str, targets: int) -> str | None:
+    """A note if a target's logits are on another scale than the others': of its non-members."""
+    from scipy.special import stdtrit
+
+    if "logit-confidence" not in table.values or table.models < 4:
+        return None
+    kept = [
+        one[~own] for one, own in zip(table.signal("logit-confidence"), table.member, strict=True)
+    ]
+    kept = [one[np.isfinite(one)] for one in kept]
+    if min(map(len, kept)) < _FEWEST or not all(one.std() > 0.0 for one in kept):
+        return None
+    scales = np.log([float(one.std()) for one in kept])
+    others = np.delete(scales, row)
+    gap = float(scales[row] - others.mean())
+    spread = max(float(others.std(ddof=1)), 1.0 / math.sqrt(len(kept[row])))
+    far = -float(stdtrit(len(others) - 1, _RARE / (2 * targets)))
+    if abs(gap) < max(_SCALED, far * spread * math.sqrt(1.0 + 1.0 / len(others))):
+        return None
+    return (
+        f"The logits of model {name} vary {math.exp(gap):.2f} times as much on its non-members as "
+        f"those of the {len(others)} other models on theirs, as where one model's outputs were "
+        f"calibrated (temperature): {_WHY.format(HIDES, 'others')}"
     )
 
 

@@ -367,6 +367,22 @@ def test_references_that_are_unlike_the_target_are_doubted(outputs):
     assert survey_models(alike, attacks="P,S").doubts == ()
 
 
+def test_a_target_on_another_scale_than_its_references_is_doubted():
+    """As after a calibration of the target alone; models of other accuracies stay silent."""
+    rng, labels = np.random.default_rng(7), np.arange(N) % CLASSES
+    member, logits = rng.random((8, N)) < 0.5, 3.0 * rng.normal(size=(8, N, CLASSES))
+    logits[:, np.arange(N), labels] += 8.0 + 3.0 * member + 2.0 * rng.normal(size=N)
+    logits += rng.normal(size=(8, 1, CLASSES))  # of each training
+    for factor in (1.0, 0.5, 2.0):
+        scaled = list(np.concatenate([factor * logits[:1], logits[1:]]))
+        found = survey_models(table(scaled, labels, member), attacks="P,S", targets=[0])
+        assert any("calibrated (temperature)" in one for one in found.doubts) is (factor != 1.0)
+        outcomes = ("failed", "passed" if factor == 1.0 else "undecided")
+        for limit, outcome in zip((0.51, 0.99), outcomes, strict=True):
+            assert canary.check(found, max_auc=limit, trust_members=True).outcome == outcome
+    assert survey_models(table(list(logits), labels, member), attacks="P,S").doubts == ()
+
+
 def test_models_of_one_split_are_said_to_be_and_a_pass_rests_on_the_flags():
     rng = np.random.default_rng(0)
     labels, member = rng.integers(0, CLASSES, N), rng.random(N) < 0.5
