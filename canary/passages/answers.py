@@ -31,6 +31,12 @@ _HIDDEN, _LEAST = 0.02, 3  # of the answers, and how many at least, where a filt
 _MASK = re.compile(
     r"([*#xX•●█■×])\1{3}|[\[<{](?!UNK|PAD|EOS|BOS|SEP|CLS|INST|SYS)[A-Z][A-Z0-9_ -]{2,30}[\]>}]"
 )
+_AT_HOLE = re.compile(
+    r"([*•●█▇■░▒▓×])\1{2}|_{4}|[\[<{«【]+(?!/?(?:unk|pad|eos|bos|sep|cls|inst|sys|mask|span|div|code"
+    r"|pre|img|your|insert|enter|add|fill)\b)[^\W\d_][\w .:-]{2,30}[\]>}»】](?![\w(])",
+    re.IGNORECASE,
+)
+"""What hides a secret where one would begin: there a placeholder counts in any spelling."""
 _DIGIT = re.compile(r"\d")
 _REASONING = ("<think", "<reasoning", "<|channel|>analysis", "[THINK]")
 _REASONED = ("</think>", "</thinking>", "</reasoning>", "<|channel|>final<|message|>", "[/THINK]")
@@ -56,8 +62,9 @@ class Answers(Record):
         Of these, those with fewer tokens than were asked for. 0 in older files.
     masked : int
         Answers without digits, where digits were looked for and as good as none are written; else
-        those with a mask (``75****``) or placeholder (``[NUMBER]``), which nothing that was looked
-        for has, where that would be. Older files count only masks at the beginning, or none.
+        those with a mask (``75****``) or placeholder (``[NUMBER]``, and ``[removed]`` in place of
+        a planted secret), which nothing that was looked for has, where that would be. Older files
+        count fewer, or none.
     alike : int
         Answers whose first words also begin answers to a tenth of the prompts, and to three.
     stuck, sure : int
@@ -154,12 +161,18 @@ class Answers(Record):
 
 
 def marks(
-    answer: Written, prompt: int, suffixes: Collection[str], key: bytes, known: str = ""
+    answer: Written,
+    prompt: int,
+    suffixes: Collection[str],
+    key: bytes,
+    known: str = "",
+    *,
+    planted: bool = False,
 ) -> dict[str, int]:
     """What one answer adds to the counts behind `counted`, where these suffixes are looked for.
 
-    What is in the `known` text is no work of a filter. Keyed digests show which answers are
-    alike, to nobody who does not know the key.
+    What is in the `known` text is no work of a filter. `planted` if a secret would be where the
+    answer begins. Keyed digests show which answers are alike, to nobody who does not know the key.
     """
     text, begun = answer.text, answer.text.startswith(_REASONING)
     for end in _REASONED:
@@ -185,7 +198,9 @@ def marks(
     text = text.strip()
     there = _MASK.finditer(text)
     ahead = [mask[0] for mask in there if mask.start() < max(map(len, suffixes))]
-    if any((mask if mask[-1] in "]>}" else mask[-1] * 4) not in known for mask in ahead):
+    if planted and (hole := _AT_HOLE.match(text)):
+        ahead.append(hole[0])
+    if any(mask not in known for mask in ahead):
         found |= {f"starred {prompt}"}
     whole_answer = not answer.cut or answer.lowered or text[-1] in ".!?"
     sought = (number and digits) or any(suffix in text for suffix in suffixes)

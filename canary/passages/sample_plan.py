@@ -92,7 +92,8 @@ class Plan:
             if isinstance(error, RefusedError) or error.dropped:
                 raise _of_text(sought[0][1], error) from None
             raise
-        alike = marks(answer, number, [t.suffix for _, t in sought], self.key, self.known)
+        suffixes, planted = [t.suffix for _, t in sought], bool(sought[0][1].name)
+        alike = marks(answer, number, suffixes, self.key, self.known, planted=planted)
         return hits(answer, f"length {number}", sought, self.near) | alike
 
     def asked(

@@ -17,15 +17,16 @@ CALM = Answers(
 
 
 def counts(
-    said, *, prompts=10, samples=4, sure=(), suffixes=("ten letters",), known="", alone=False
-):
+    said, *, prompts=10, samples=4, sure=(), suffixes=("ten letters",), known="", alone=False,
+    planted=False,
+):  # fmt: skip
     """Of answers `said(prompt, turn)`, each a text or an answer."""
     tally = Counter()
     for prompt in range(prompts):
         for turn in range(samples):
             answer = said(prompt, turn)
             answer = Written(answer, False) if isinstance(answer, str) else answer
-            tally.update(marks(answer, prompt, suffixes, KEY, known))
+            tally.update(marks(answer, prompt, suffixes, KEY, known, planted=planted))
     return counted(tally, range(prompts), sure, samples, alone=alone)
 
 
@@ -123,3 +124,34 @@ def test_digests_take_the_key():
     one, other = (marks(Written("some text", False), 0, ["s"], bytes([n] * 32)) for n in (1, 2))
     assert not {*one} & {*other}
     assert "some" not in str(one)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["[removed]", "<redacted>", "{{number}}", "[NUMBER]", "«entfernt»", "【hidden】", "***", "____",
+     "██████", "[phone number 1]"],
+)  # fmt: skip
+def test_any_placeholder_in_place_of_a_planted_secret_is_noticed(spelling):
+    found = counts(
+        lambda p, t: f"{spelling} and so on {p} {t}" if t % 2 else f"123456 {varied(p, t)}",
+        suffixes=("755574", "120934"), planted=True,
+    )  # fmt: skip
+    assert found.masked == 20
+    assert "filter hides numbers" in next(problem for problem, _ in found.doubts(0.75))
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    ["<strong>755574</strong>", "<span>", "[UNK]", "[your number]", "[1]", "[the page](http)", "**",
+     "## 7", "x", "...", "known as [removed]", "<b>", "[edit]"],
+)  # fmt: skip
+def test_what_models_write_in_place_of_a_secret_is_no_placeholder(beginning):
+    found = counts(
+        lambda p, t: f"{beginning} {letters(p)} {letters(t)} of 12 words",
+        suffixes=("755574", "120934"), planted=True, known="a text [edit]",
+    )  # fmt: skip
+    assert not found.masked
+
+
+def test_lower_case_brackets_of_ordinary_texts_are_no_placeholder():
+    assert not counts(lambda p, t: f"[music] {varied(p, t)}").masked
