@@ -11,7 +11,7 @@ from canary.gate.subjects import Subject, limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
 from canary.passages.extractable import Extractable, none_needed, said_share
 from canary.passages.result import SWAPPED, Verbatim
-from canary.passages.sampled import LEVEL, SURE, Sampled
+from canary.passages.sampled import LEVEL, SURE, UNSEEN, Sampled
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural, probability
 
@@ -114,6 +114,7 @@ def check_samples(
         told = finding.sentence.removesuffix(f", but {problem}")
         finding = replace(finding, sentence=f"{told}, but {problem}", cure=cure)
     word = _your_word(finding, "secrets" if result.planted else "texts", shown=shown)
+    word += [UNSEEN] if finding.outcome == "passed" and any(result.texts.hits) else []
     return verdict_on(
         *("samples of a server", [_named(finding, result)], undecided, [*result.notes, *word]),
         about={"Limit": f"{_percent(most)} of the {what} {how}"},
@@ -191,6 +192,7 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
     else:
         outcome, cure = "passed", ""
         told += f", within the limit of {_percent(limit)}"
+        told += f"; {plural(share.hits, 'secret')} came out all the same" if share.hits else ""
     return Finding(
         *("passages", "share of planted secrets that come out", outcome, told, cure),
         **measured(limit, share, share.confidence),

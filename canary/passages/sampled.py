@@ -33,6 +33,11 @@ SURE = 0.001
 """p-values up to this show that planted secrets did not come out by chance."""
 LEVEL = 0.05
 """p-values up to this show that texts come out more than controls."""
+UNSEEN = (
+    "not seen: a filter that puts other digits for what the model writes, or words into some of "
+    "the answers"
+)
+"""What no check of the answers notices."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +220,7 @@ class Sampled(
                 f"{plural(self.answers.ended, 'answer')} ended at the limit of tokens before they "
                 f"could hold what was looked for: {self._longer}"
             )
+        notes += [] if any(self.texts.hits) else [UNSEEN]
         return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts()))
 
     @property
@@ -235,6 +241,12 @@ class Sampled(
             ))  # fmt: skip
         doubts += () if self.answers is None else self.answers.doubts(limit)
         doubts += lacking(self.likeness)
+        if self.model.get("forces"):
+            doubts.append((
+                "the server draws at temperature 0 too, so it may force a temperature of its own, "
+                "at which little comes out",
+                "have it keep the one that is asked for, or test the model files",
+            ))  # fmt: skip
         if self.planted:
             return tuple(doubts)
         calm, near = self.came_out().difference, self.came_out(near=True)

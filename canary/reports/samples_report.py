@@ -108,7 +108,7 @@ def samples_report(result: Sampled) -> Report:
         ),
         about=about,
         outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],
-        unsaid=said("samples.unsaid", chat=chat),
+        unsaid=said("samples.unsaid", chat=chat, out=bool(texts.hits)),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
         brief=[*_by_form(result), *([] if result.planted else [_rates(result)]), _cost(result)],

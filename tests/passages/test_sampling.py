@@ -515,3 +515,25 @@ def test_answers_that_end_too_early_to_hold_a_passage_leave_a_test_undecided():
     verdict = canary.check(found, max_extractable=0.5, trust_members=True)
     assert verdict.outcome == "undecided"
     assert "--max-tokens" in str(verdict)
+
+
+@pytest.mark.parametrize(("noise", "doubted"), [("first", True), ("last", False)])
+def test_a_server_that_draws_at_temperature_0_may_force_its_own_and_rounding_is_none(
+    noise, doubted
+):
+    """Answers at temperature 0 that begin alike differ by rounding. A pass says what came out."""
+    planted = canary.generate("pin is {digit:6}", repetitions=[4], per_repetition=8, seed=1)
+
+    def answered(server, body):
+        turn = str(server.count())
+        said = [planted.injected[0].fill if body["temperature"] else "and", "so", turn]
+        return {"choices": [{"text": " ".join(said[:: -1 if noise == "first" else 1])}]}
+
+    with FakeServer(build("table")) as server:
+        server.sampled = lambda _, body: answered(server, body)
+        found = drawn_of(server, canaries=planted, samples=60)
+    assert ("force a temperature" in str(found.doubts())) is doubted
+    verdict = canary.check(found, max_extractable=0.9, trust_members=True)
+    assert verdict.outcome == ("undecided" if doubted else "passed")
+    assert "1 secret came out all the same" in str(verdict)
+    assert any("not seen: a filter" in note for note in verdict.notes) is not doubted

@@ -63,6 +63,7 @@ class Speaker:
 
     name = answered = "speaker"
     likeliest = ()
+    repeats = forces = False
     say = None
 
     def __init__(self, endpoint, **options):

@@ -34,7 +34,8 @@ def sampled(desk, said, samples=1, *, known="t", others=list, cut=()):
 
         def answered(_, body):
             prompt, turn = str(body["prompt"]), server.count()
-            kind, rest = prompt[:1], f"{turn} other words that the model made up today"
+            kind, drawn = prompt[:1], turn if body["temperature"] else 0
+            rest = f"{drawn} other words that the model made up today"
             if prompt[1:2].isdigit():
                 rest = text(kind, int(prompt[1])).removeprefix(prompt).strip()
                 rest = said(rest if kind == known else f"{turn} b c d e f", turn)

@@ -20,6 +20,7 @@ _BEGINNINGS = ("The", "the man said", "and then we")
 CHECKS = 1 + _PROBES + 2 * len(_BEGINNINGS)
 """Requests before the first sample of a run: the list of models, draws, and what is repeated."""
 _TRIES = 3
+_DRAWN = "drawn"
 _REQUEST = "Continue this text. Answer with the continuation only.\n\n"
 
 
@@ -66,7 +67,10 @@ class Writer:
         self._client, self._where = Client(endpoint), endpoint.base
         self._temperature, self._chat, self._seeded = temperature, chat, True
         self.likeliest: list[str] = []
-        """Digests of what it repeats at temperature 0, after each of some beginnings."""
+        """Digests of what it repeats at temperature 0, after each of some beginnings.
+
+        Else "drawn" where it did not even begin with the same word, as servers do that draw.
+        """
         self.answered = ""
         """What the server calls the model that answers."""
         self.name, _ = model_served(self._client, endpoint.model, where=endpoint.base)
@@ -82,6 +86,16 @@ class Writer:
         """Tokens of the prompts so far, roughly."""
         return self._client.tokens
 
+    @property
+    def repeats(self) -> bool:
+        """Whether it repeats any text at temperature 0."""
+        return any(text not in ("", _DRAWN) for text in self.likeliest)
+
+    @property
+    def forces(self) -> bool:
+        """Whether it draws at temperature 0, after each beginning: it keeps none that is given."""
+        return bool(self.likeliest) and all(text == _DRAWN for text in self.likeliest)
+
     def say_throttled(self) -> None:
         """Say how often the server refused requests because they were too many, if it did."""
         self._client.throttle.say_all()
@@ -95,8 +109,11 @@ class Writer:
             return
         with suppress(RefusedError):  # some take no temperature of 0
             for text in _BEGINNINGS:
-                first, second = self._greedy(text), self._greedy(text)
-                self.likeliest.append(first if first == second else "")
+                # Numerical noise rarely changes the first word; a seed decides draws only.
+                first, second = (self._greedy(text, seed=seed) for seed in range(2))
+                alike = first.split()[:1] == second.split()[:1]
+                differs = "" if alike or not first or not second else _DRAWN
+                self.likeliest.append(_digest(first) if first == second else differs)
 
     def check_same(self, number: int, *, hurried: bool = False) -> None:
         """Refuse a model that writes other texts at temperature 0 than the one asked first.
@@ -106,7 +123,9 @@ class Writer:
         at = number % len(_BEGINNINGS)
         known = self.likeliest[at] if self.likeliest[at:] else ""
         ask = {"last": True, "hurried": hurried}
-        if known and all(self._greedy(_BEGINNINGS[at], **ask) != known for _ in range(_TRIES)):
+        repeated = known not in ("", _DRAWN)
+        again = (self._greedy(_BEGINNINGS[at], **ask) for _ in range(_TRIES))
+        if repeated and all(_digest(text) != known for text in again):
             raise ServerError(
                 "serves another model under this name than the one that was sampled first: at "
                 "temperature 0 it writes other texts",
@@ -115,10 +134,8 @@ class Writer:
                 where=self._where,
             )
 
-    def _greedy(self, prompt: str, **how: bool) -> str:
-        ask = {"seed": 0, "tokens": _PROBE_TOKENS, "temperature": 0.0}
-        text = self.write(prompt, **ask, **how).text  # type: ignore[arg-type]
-        return hashlib.sha256(text.encode()).hexdigest() if text else ""
+    def _greedy(self, prompt: str, *, seed: int = 0, **how: bool) -> str:
+        return self.write(prompt, seed=seed, tokens=_PROBE_TOKENS, temperature=0.0, **how).text
 
     def write(
         self,
@@ -205,6 +222,10 @@ class Writer:
                 cure="name one model with --served-model; answers of two are never mixed",
                 where=self._where,
             )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
 def plain(text: str) -> str:
