@@ -151,7 +151,9 @@ def test_a_run_of_useless_answers_stops_and_keeps_them(said, message, after, tmp
         options = {"prefix": 2, "suffix": 5, "samples": 300, "parts": tmp_path / "parts"}
         return canary.sample(endpoint, texts, progress=False, **options)
 
-    with pytest.raises(ServerError, match=rf"{message}.*stopped after {after} .*begin anew.*parts"):
+    with pytest.raises(
+        ServerError, match=rf"{message}.*stopped after {after} .*after that, remove.*parts"
+    ):
         run()
     assert next(number) == after
     if "limit" not in message:
