@@ -65,7 +65,8 @@ def doctor(
     if is_url(model) and not options.dry_run:
         server = _server_allows(model, options)
         if options.tokenizer is None:
-            show("With --tokenizer, its numbers are checked as well")
+            if server["server"]["prompt_log_probs"] or server["server"]["top_k"]:
+                show("With --tokenizer, its numbers are checked as well")
             return Result("canary doctor", server)
         options = _as_it_allows(options, server["server"])
     given = model, options.start_token, tokens, lines_of(texts)

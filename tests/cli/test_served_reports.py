@@ -188,6 +188,7 @@ def test_doctor_says_what_a_server_allows(place, command, mode, echo, top):
     assert said["length_limit"] == 64
     assert said["requests"] - 1 == asked <= 13
     assert "canary sample --chat" in " ".join(done.err.split())
+    assert ("numbers are checked as well" in done.err) is (echo or top)
 
 
 def test_doctor_goes_on_with_a_tokenizer(place, command, model, loaded):
