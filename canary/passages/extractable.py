@@ -45,7 +45,8 @@ def share_of(counted: Sequence[Counts], confidence: float) -> Extractable:
 
 def none_needed(share: ClusteredShare, limit: float) -> int:
     """How many documents like these keep a limit if nothing of them comes out, as of these."""
-    return math.ceil(share.documents * math.log1p(-share.upper) / math.log1p(-limit))
+    none = share.documents * math.log1p(-share.upper) if share.upper < 1 else math.log(0.025)
+    return math.ceil(none / math.log1p(-limit))
 
 
 def lowest_limit(share: ClusteredShare, limit: float = 0.05) -> str:
