@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_models import character_tokenizer, recurrent_module
@@ -9,8 +11,10 @@ from small_models import character_tokenizer, recurrent_module
 from canary import verbatim
 from canary.errors import InputError
 from canary.models.loading import load
+from canary.passages.extractable import none_needed
 from canary.passages.passages_forecast import passages_forecast
 from canary.scoring import time_expected
+from canary.statistics.clustered import ClusteredShare
 
 TEXTS = {f"text {n}": f"{n} apples and {n + 1} pears in a bowl " * 9 for n in range(9)}
 
@@ -49,3 +53,10 @@ def test_texts_that_are_too_short_are_refused_as_by_the_run(model):
     for run in (verbatim, passages_forecast):
         with pytest.raises(InputError, match="none of 1 text has the 100 tokens"):
             run(model, ["short"], start_token=None)
+
+
+def test_of_a_single_text_nothing_is_known_but_how_many_are_needed():
+    share = ClusteredShare(0.0, 0.0, 1.0, 0, 9, 1, 0.95)
+    needed = none_needed(share, 0.05)
+    assert 0.95**needed <= 0.025 < 0.95 ** (needed - 1)
+    assert none_needed(replace(share, upper=0.5, documents=10), 0.05) == 136  # 0.5^10 = 0.95^136
