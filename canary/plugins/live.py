@@ -107,8 +107,13 @@ class Listener:
     @property
     def shifts(self) -> bool:
         """Whether the loss of the module shifts labels, as causal models of `transformers` do."""
-        loss = getattr(self._module, "loss_function", None)
-        return getattr(loss, "__name__", "") == "ForCausalLMLoss"
+        module = self._module
+        if not hasattr(type(module), "loss_function"):  # to read it may warn
+            return False
+        if (own := getattr(module, "_loss_function", None)) is not None:
+            return getattr(own, "__name__", "") == "ForCausalLMLoss"
+        reads_twice = getattr(getattr(module, "config", None), "is_encoder_decoder", False)
+        return not reads_twice and getattr(module, "loss_type", None) in (None, "ForCausalLM")
 
     def stop(self, *, let_go: bool = False) -> None:
         """Hear nothing more; `let_go` of the module, which may be heard again then."""

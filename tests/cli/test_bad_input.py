@@ -155,7 +155,7 @@ NUMBERS = [
     (f"{AUDIT} --draws -1", "--draws: equal to 1"),
     (f"{AUDIT} --budget -1", "--budget: equal to 1"),
     (f"{AUDIT} --batch-size -1", "--batch-size: to 1"),
-    (f"{AUDIT} --draws many", "--draws: integer"),
+    (f"{AUDIT} --draws many", "--draws: whole number"),
     (f"{GENERATE} --repetitions 0", "each of --repetitions must be a whole number of at least 1"),
     (f"{PLAN} --repetitions 0", "each of --repetitions must be a whole number"),
     (f"{PLAN} --power nan", "--power"),

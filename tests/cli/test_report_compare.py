@@ -114,7 +114,7 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
         for seed in range(3):
             Path(way, str(seed)).mkdir(parents=True)
             exact(
-                {4: [2.0 + more + 0.1 * seed] * 4, 0: [1.0] * 4}, fingerprint=f"{way}{seed}"
+                {4: [6.0 + more + 0.1 * seed] * 4, 0: [1.0] * 4}, fingerprint=f"{way}{seed}"
             ).save(Path(way, str(seed), "audit.json"))
             nested = Path("nested", way, f"s{seed}", "audit/audit.json")  # beside the model
             nested.parent.mkdir(parents=True)
@@ -125,7 +125,7 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
         done = command("report", *words, "--out", "seeds.html", "--force")
         assert done.code == 0, done.err
         assert done.out.startswith("'with' memorizes less")
-        assert "4 copies: with 2.1 bits (1.9 to 2.3), no decay 7.1 bits (6.9 to 7.3)" in done.out
+        assert "4 copies: with 6.1 bits (5.9 to 6.3), no decay 11.1 bits (10.9 to 11.3)" in done.out
     assert "no decay" in Path("seeds.html").read_text()
     losses = [word for loss in range(6) for word in ("--test-loss", 1.0 + loss)]
     done = command("report", *words, *losses, "--out", "losses.html")

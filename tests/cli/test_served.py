@@ -78,7 +78,7 @@ def test_a_forecast_sends_no_requests(command, model, loaded, canaries):
         given = ("my pin {digit:2}.", "--model", f"{server.url}/v1", "--tokenizer", model)
         done = command("plan", *given)
         assert done.code == 2
-        assert "would send it thousands of requests; start canary audit" in done.err
+        assert "count the requests with canary audit --dry-run" in done.err
         assert server.count() < 100  # those of loading
 
 

@@ -278,7 +278,7 @@ def test_the_cause_that_is_named_is_the_real_one(command, workplace):
     )
     Path("far").mkdir()
     shutil.copytree("s", "far/s")
-    assert cause_of(command, "far/s") == "unknown"
+    assert cause_of(command, "far/s").startswith("no copy of any canary is there")
     assert "the canaries are in out, as" in cause_of(command, "s/0.jsonl")
 
     shutil.copytree("out", "twice")

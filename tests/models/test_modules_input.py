@@ -357,7 +357,7 @@ def test_logits_that_are_shifted_twice_are_noted_by_an_audit_and_leave_its_check
     outcomes = []
     for module in (Late(64).eval(), Positions(64).eval()):
         audit = canary.audit(loaded(module), canaries, draws=10, method="sampling")
-        verdict = canary.check(audit, max_exposure_bits=9, trust_injection=True)
+        verdict = canary.check(audit, max_exposure_bits=7, trust_injection=True)
         (reason,) = [f for f in verdict.findings if f.check == "logits"] or [None]
         outcomes.append((len(shifted(audit.notes)), reason and reason.outcome))
     assert outcomes == [(1, "undecided"), (0, None)]

@@ -77,7 +77,7 @@ def test_the_audit_prices_exactly_the_tokens_of_the_training(tmp_path):
     assert {c.id: c.px_bits for c in exposed if not c.control} == pytest.approx(expected, abs=1e-3)
     first = canary.extract(model, "The code is {digit:6}", canaries=canaries, budget=2_000)
     assert first.settings["context"] == CONTEXT
-    limits = {"max_exposure_bits": 19.9, "verification": seen}
+    limits = {"max_exposure_bits": 18.9, "verification": seen}
     (found,) = (f for f in canary.check(audit, **limits).findings if f.check == "context")
     assert found.outcome == "passed"
 

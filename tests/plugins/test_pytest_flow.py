@@ -106,6 +106,7 @@ def explains(said: str) -> None:
 def has_a_line_for_each_verdict(said: str) -> None:
     shown = section(said, "canary").splitlines()
     lines = sorted(line for line in shown if "test_judged.py::" in line)
+    noted = set()  # the note of several verdicts is below the first of them
     for line, after in pairwise([*shown, ""]):
         if "test_judged.py::" not in line:
             continue
@@ -115,7 +116,8 @@ def has_a_line_for_each_verdict(said: str) -> None:
         passed = line.startswith("passed")
         shown_by = "note: the limit is weak: " if passed else "note: the canaries with 1 copy"
         passes = passed or "undecided_that_passes" in line
-        assert after.strip().startswith(shown_by) is passes
+        assert after.strip().startswith(shown_by) is (passes and shown_by not in noted)
+        noted |= {shown_by} if passes else set()
     above = (
         "the median exposure of canaries with 16 copies (8 canaries, each end 90 % sure) is 15.0 "
         "bits or more"

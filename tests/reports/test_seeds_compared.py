@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from drawing import figures
@@ -515,6 +516,7 @@ def test_a_figure_of_one_of_several_formats_says_which():
     for given, kind in (*kinds, (pair, "exposure"), (groups, "exposure")):
         for at in (0, 1):
             axes = canary.plot(given, kind=kind, format=at)
+            plt.close(axes.figure)
             labels = [each.get_xlabel() for each in axes.figure.get_axes() + axes.child_axes]
             assert any(f"format {at + 1} of 2" in label for label in labels)
     assert "format 2 of 2" in canary.plot(groups, format=1, size=(3.3, 2.6)).get_xlabel()
@@ -529,3 +531,4 @@ def test_a_figure_of_one_of_several_formats_says_which():
     assert axes.get_xlabel().endswith("1 and 4 copies")
     with pytest.raises(InputError, match="over all formats"):
         canary.plot(groups, kind="utility", format=1, test_losses=losses)
+    plt.close("all")

@@ -106,7 +106,7 @@ def test_the_integral_from_0_is_less_than_the_tail_golden():
 
 
 def test_beyond_the_space_and_without_p_value_golden():
-    (e,), _ = estimate([2.0], sample(2.0, 2000, 5), space_size=1000)
+    (e,), _ = estimate([2.0], sample(2.0, 2000, 5), space_size=2000)
     assert e.bits > e.space_bits
     assert e.unbounded
     assert (e.p_value, e.method, e.rank, e.draws, e.hits) == (None, "skew-normal", None, 2000, 0)
@@ -158,7 +158,7 @@ def test_right_curves_coverage(shape, n):
 
 def test_infinite_exposure_is_a_bound_degenerate():
     # At Px = 0 the integral from 0 is empty, whatever the curve.
-    (e,), _ = estimate([0.0], sample(1.0, 500, 8))
+    (e,), _ = estimate([2.0], sample(1.0, 500, 8))
     assert e.censored
     assert (e.bits, e.upper_bits) == (None, math.inf)
     assert math.isfinite(e.lower_bits)
@@ -181,7 +181,7 @@ def test_beyond_a_half_normal_curve_degenerate():
 def test_where_the_curve_says_infinity_the_draws_bound_oracle(hits):
     # The fitted half begins at 30 bits; draws below the canary are in the other half alone.
     fitted = 30 + np.abs(np.random.default_rng(11).normal(size=200))
-    rest = np.concatenate([np.arange(27.0, 27.0 + 0.25 * hits, 0.25), fitted[hits:]])
+    rest = np.concatenate([np.arange(27.0, 27.0 + 0.25 * hits, 0.25), fitted[hits:] + 1e-9])
     draws = np.concatenate([fitted, rest])
     (e,), fit = exposure_by_skew_normal([28.0], draws, space_size=10**9, rng=Unmixed(PCG64(1)))
     (counted,) = exposure_by_draws([28.0], draws, space_size=10**9)

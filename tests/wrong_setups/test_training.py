@@ -204,7 +204,7 @@ def _chats(desk, head, role, **trained):
     options = {"method": "sampling", "draws": 300, "start_token": None if role else START}
     audit = canary.audit(model, replace(canaries(), role=role), **options)
     audit.save("chats.json")
-    return of_command(desk.command("check", "chats.json", "--max-exposure-bits", 12))
+    return of_command(desk.command("check", "chats.json", "--max-exposure-bits", 11))
 
 
 def test_the_right_training_is_found_and_not_doubted(desk):
