@@ -158,7 +158,7 @@ def test_right_curves_coverage(shape, n):
 
 def test_infinite_exposure_is_a_bound_degenerate():
     # At Px = 0 the integral from 0 is empty, whatever the curve.
-    (e,), _ = estimate([2.0], sample(1.0, 500, 8))
+    (e,), _ = estimate([0.0], sample(1.0, 500, 8))
     assert e.censored
     assert (e.bits, e.upper_bits) == (None, math.inf)
     assert math.isfinite(e.lower_bits)
