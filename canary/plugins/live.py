@@ -112,8 +112,8 @@ class Listener:
             return False
         if (own := getattr(module, "_loss_function", None)) is not None:
             return getattr(own, "__name__", "") == "ForCausalLMLoss"
-        reads_twice = getattr(getattr(module, "config", None), "is_encoder_decoder", False)
-        return not reads_twice and getattr(module, "loss_type", None) in (None, "ForCausalLM")
+        encodes = getattr(getattr(module, "config", None), "is_encoder_decoder", False)
+        return not encodes and getattr(module, "loss_type", None) in (None, "ForCausalLM")
 
     def stop(self, *, let_go: bool = False) -> None:
         """Hear nothing more; `let_go` of the module, which may be heard again then."""
