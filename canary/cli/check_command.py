@@ -142,8 +142,8 @@ def _unchecked(error: Exception, values: Mapping[str, Any]) -> None:
     "forgotten, failed if it is not forgotten or something is left.",
     min_rho="RHO: The verdict is failed if rho is below this, above 0 "
     "and at most 1. A model that never saw the query set has about 1.",
-    trust_members="Confirm that the members or texts were in the training data. "
-    "Without this a test that shows no sign of them is undecided.",
+    trust_members="Confirm that the model was trained on the members or texts, and on none of the "
+    "non-members or controls. Without this a test that shows no sign of them is undecided.",
     max_extractable="SHARE: The verdict is failed if a larger share of the passages comes out of "
     "the model, beyond that of the controls. Above 0, below 1.",
     tries="N: How many samples an attacker draws.",

@@ -177,8 +177,8 @@ def check(
         the query set has a rho of about 1, so a limit somewhat below 1 can be passed. Above 0, at
         most 1.
     trust_members : bool
-        Your word that members, texts or secrets were in the training data. Without it, a test that
-        shows no sign of them does not pass.
+        Your word that the model was trained on the members, texts or secrets, and on none of the
+        non-members or controls. Without it, a test that shows no sign of them does not pass.
     max_extractable : float, optional
         Of a test of passages or samples: *passed* if the share of passages, or planted secrets,
         that come out is at most this, by the interval. *memorized* if more secrets come out (p of

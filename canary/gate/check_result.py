@@ -66,8 +66,8 @@ _SHADOW = 100
 
 _RESTS_ON_FLAGS = (
     "A pass rests on the flags: attacks find about a third less if a third of the members were "
-    "never trained on, or if a third of the non-members were, as after a training on validation "
-    "data"
+    "never trained on, or if a third of the non-members were, and nothing if the model was trained "
+    "again on all samples, or if the outputs are those of cross-validation"
 )
 
 
@@ -134,7 +134,9 @@ def check_attacks(
                 f"A pass speaks only of the attacks that were made. Make the others: {how}"
             )
     if trust_members and found.outcome == "not identified":
-        notes.append("that the members were in the training data is your word")
+        notes.append(
+            "that it was trained on the members, and on none of the non-members, is your word"
+        )
     return verdict_on(
         *("a membership test", findings, undecided, dict.fromkeys(notes)),
         about={
@@ -211,9 +213,9 @@ def _unseen(found: Attacks) -> list[Finding]:
         "other samples, any model looks like this"
     )
     cure = (
-        "make sure that the members are what the model was trained on (a model that was trained "
-        "for many epochs on the same files must be found out), and say so with --trust-members, "
-        "in Python trust_members"
+        "make sure that this very model was trained on the members and on none of the non-members "
+        "(a model that was trained for many epochs on the same files must be found out), and say "
+        "so with --trust-members, in Python trust_members"
     )
     return [Finding("membership", "members", "undecided", told, cure)]
 

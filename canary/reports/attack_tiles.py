@@ -8,6 +8,7 @@ from typing import Any
 from canary.membership.survey import Surest, Survey
 from canary.reports.document import Tile, sentence
 from canary.statistics.numbers import count, percent_of
+from canary.statistics.roc import Estimate
 
 OFTEN = 0.1
 """The false positive rate of guesses that are less sure, one yardstick for all reports."""
@@ -22,7 +23,7 @@ def surest_sentence(survey: Survey[Any], surest: Surest, kind: str, how: str) ->
     tpr, others = surest.tpr, others_of(kind)
     return sentence(
         "survey.surest", **{how: True}, coarse=how == "sure" and _coarse(survey, surest),
-        some=in_people(tpr.value), what=f"training {others}",
+        some=in_people(tpr.value), ends=ends_of(tpr), what=f"training {others}",
         others=others, one=f"training {one_of(kind)}", rarely=rarely(surest.fpr, others),
         rate=in_people(surest.fpr).lower().removeprefix("about "),
         found=_of(surest.tpr.value, surest.fpr), blind=_of(surest.fpr, surest.fpr),
@@ -83,7 +84,7 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             "survey.tile", coarse=coarse, least=rarely(least, others_of(kind)),
             least_found=percent_of(most), others=others_of(kind), sure=surest.beats_guessing,
             rarely=rarely(surest.fpr, others_of(kind)),
-            rate=percent_of(surest.fpr, digits=None),
+            rate=percent_of(surest.fpr, digits=None), ends=ends_of(surest.tpr),
         )  # fmt: skip
         share = f"{percent_of(surest.tpr.value)} of {others_of(kind)}"
         which = "Surest that can be judged" if coarse else "Surest guesses"
@@ -95,6 +96,7 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             note = sentence(
                 "survey.tile", sure=often.beats_guessing, rarely=rarely(often.fpr, others_of(kind)),
                 rate=percent_of(often.fpr, digits=None), others=others_of(kind),
+                ends=ends_of(often.tpr),
             )  # fmt: skip
             share = f"{percent_of(often.tpr.value)} of {others_of(kind)}"
             yield Tile(f"Less sure: {_of_wrong(often.fpr)}", share, note)
@@ -106,6 +108,11 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
 
 def _auc(survey: Survey[Any], kind: str) -> Tile:
     """The number that a limit on the AUC applies to: that of the attack with the largest."""
-    best = max(one.auc_at(survey.confidence).value for one in survey.attacked)
-    words = sentence("survey.tile.auc", others=others_of(kind))
-    return Tile("In pairs (AUC)", f"{percent_of(best)} right", words)
+    best = max((one.auc_at(survey.each) for one in survey.attacked), key=lambda auc: auc.value)
+    words = sentence("survey.tile.auc", others=others_of(kind), ends=ends_of(best))
+    return Tile("In pairs (AUC)", f"{percent_of(best.value)} right", words)
+
+
+def ends_of(estimate: Estimate) -> str:
+    """``58.2 % to 63.7 %``."""
+    return f"{percent_of(estimate.lower)} to {percent_of(estimate.upper)}"

@@ -16,7 +16,7 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.survey import Attacked, OneTargetSurvey, Survey
 from canary.membership.words_alone import WordsAlone
 from canary.reports.attack_figures import Reach, best_first, reached_figure
-from canary.reports.attack_tiles import one_of, others_of, rarely, surest_sentence
+from canary.reports.attack_tiles import ends_of, one_of, others_of, rarely, surest_sentence
 from canary.reports.builders import sections_of
 from canary.reports.document import (
     Block,
@@ -359,11 +359,6 @@ def measured_blocks(facts: dict[str, dict[str, str]], limits: Text) -> Iterator[
     """How it was measured: facts by heading, what the numbers do not say, and the software."""
     yield from facts_blocks(facts)
     yield from (Heading("Limits"), limits, Heading("Software"), software())
-
-
-def ends_of(estimate: Estimate) -> str:
-    """``58.2 % to 63.7 %``."""
-    return f"{percent_of(estimate.lower)} to {percent_of(estimate.upper)}"
 
 
 def interval_of(estimate: Estimate) -> str:

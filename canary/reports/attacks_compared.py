@@ -11,7 +11,7 @@ from typing import Any
 from canary.errors import InputError
 from canary.gate.attacks_written import AtRate, Attack, Attacks, Interval
 from canary.gate.check_result import document_of, read_part
-from canary.reports.attack_wording import ends_of
+from canary.reports.attack_tiles import ends_of
 from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.document import Axis, Figure, Panel, Report, Table, mark, said, sentence
 from canary.reports.palette import INK, SERIES, across, line

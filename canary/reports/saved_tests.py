@@ -15,7 +15,7 @@ from canary.gate.subjects import subject_of
 from canary.membership.forgetting_result import ANSWERS
 from canary.records.about import About
 from canary.records.versioned_json import digest_of
-from canary.reports.attack_wording import ends_of
+from canary.reports.attack_tiles import ends_of
 from canary.reports.document import (
     Report,
     Table,

@@ -12,14 +12,13 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.text_survey import TextSurvey
 from canary.membership.words_alone import FOLDS, WordsAlone
 from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
-from canary.reports.attack_tiles import found_tiles
+from canary.reports.attack_tiles import ends_of, found_tiles
 from canary.reports.attack_wording import (
     CONFIDENTIAL,
     alone_at,
     attack_cells,
     attack_columns,
     attacks_blocks,
-    ends_of,
     found_blocks,
     identified,
     in_lines,

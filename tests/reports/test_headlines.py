@@ -135,8 +135,8 @@ CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
         "Training texts are at risk",
-        "About 99 in 100 training texts can be recognized as training data by an attacker who is "
-        "wrong about at most 1 in 10 other texts. Guessing recognizes 1 in 10.",
+        "About 99 in 100 training texts (87.1 % to 100 %) can be recognized as training data by an "
+        "attacker who is wrong about at most 1 in 10 other texts. Guessing recognizes 1 in 10.",
         "Find out who "
         "is at risk: the report lists the lines of the texts that are recognized best; look up "
         "whose they are. Judge the risk by the surest guesses and not by the average",
@@ -187,8 +187,8 @@ CASES = {
     "classifier": (
         of_classifiers,
         "Training samples are at risk",
-        "About 1 in 9 training samples can be recognized as training data by an attacker who is "
-        "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. Luck does "
+        "About 1 in 9 training samples (9.0 % to 13.9 %) can be recognized as training data by an "
+        "attacker who is wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. Luck does "
         "not explain the difference. An attacker "
         "needs the model's answers and a similar model that they trained. This test made only "
         "attacks with one similar model. Stronger attacks with many similar models often find more",

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image, ImageChops
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -374,14 +375,21 @@ def pictures(page: Path) -> None:
         shot = f"--screenshot={stem}-{name}.png"
         size = f"--window-size={width},{3400 if name == 'desk' else 6500}"
         subprocess.run([*asked, shot, size, address], check=True, capture_output=True)
+        without_end(Path(f"{stem}-{name}.png")).save(f"{stem}-{name}.png")
     pdf = [f"--print-to-pdf={stem}-print.pdf", "--no-pdf-header-footer"]
     subprocess.run([*asked, *pdf, address], check=True, capture_output=True)
 
 
+def without_end(picture: Path) -> Image.Image:
+    """A picture without its empty end."""
+    taken = Image.open(picture).convert("RGB")
+    paper = Image.new("RGB", taken.size, taken.getpixel((0, 0)))
+    *_, end = ImageChops.difference(taken, paper).getbbox()
+    return taken.crop((0, 0, taken.width, end + 24))
+
+
 def documented() -> None:
     """The pictures of the guide for who decides, with few colours."""
-    from PIL import Image, ImageChops
-
     images = Path(__file__).parents[2] / "docs" / "images"
     browser = next(filter(None, map(shutil.which, BROWSERS)))
     asked = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
@@ -393,12 +401,8 @@ def documented() -> None:
             subprocess.run(
                 [*asked, *shot, file.resolve().as_uri()], check=True, capture_output=True
             )
-            taken = Image.open(f"{folder}/{name}.png").convert("RGB")
-            paper = Image.new("RGB", taken.size, taken.getpixel((0, 0)))
-            *_, end = ImageChops.difference(taken, paper).getbbox()
-            taken.crop((0, 0, taken.width, end + 24)).quantize(256, dither=Image.Dither.NONE).save(
-                images / f"{name}.png", optimize=True
-            )
+            few = without_end(Path(folder) / f"{name}.png").quantize(256, dither=Image.Dither.NONE)
+            few.save(images / f"{name}.png", optimize=True)
 
 
 def main(folder: str, *names: str) -> None:
