@@ -190,7 +190,8 @@ CASES = {
         "About 1 in 9 training samples (9.0 % to 13.9 %) can be recognized as training data by an "
         "attacker who is wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. "
         "Luck does not explain the difference. An attacker needs the model's answers and a similar "
-        "model that they trained. This test made only attacks with one similar model. Stronger attacks with many similar models often find more",
+        "model that they trained. This test made only attacks with one similar model. Stronger "
+        "attacks with many similar models often find more",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
