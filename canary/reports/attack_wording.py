@@ -117,6 +117,7 @@ def survey_report(
         "average": average and not doubts,
         "weak": weak and not sure,
         "weak_alarm": weak and sure,
+        "needed": STRICT_SAMPLES,
     }
     return Report(
         title=title,
@@ -135,7 +136,6 @@ def survey_report(
             proof=(found or calm) and not (doubts or shown),
             people=f"{100 * survey.corrected().value:.0f}",
             targets=len(each),
-            needed=STRICT_SAMPLES,
             which=found and each and not none_alone(survey),
             alone=found and each and none_alone(survey),
             strictly=average and not doubts and strictly(survey),

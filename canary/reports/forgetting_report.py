@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from canary.gate.attacks_written import Interval
 from canary.membership.forgetting_result import ENOUGH, LEVEL, Forgetting
@@ -66,6 +67,8 @@ NEVER_SAW = "the models for comparison never saw the data"
 """What every answer of this test rests on, and nobody checks."""
 
 
+_ONE_PLACE = 0.01
+"""Distances that are drawn at one place."""
 _MOST_NAMED = 5
 """Models of a kind that have rows of their own in the table of distances."""
 
@@ -276,6 +279,13 @@ def forgetting_figure(result: Forgetting, _: PlotOptions | None = None) -> Figur
     )
 
 
+def _stacked(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far above its row each point is, so that points of nearly one place can be counted."""
+    near = np.round(places / _ONE_PLACE).astype(np.int64)
+    order = np.array([int((near[:at] == one).sum()) for at, one in enumerate(near)])
+    return order * min(0.14, 0.7 / max(int(order.max()), 1))
+
+
 def distances_figure(result: Forgetting) -> Figure:
     """How far each model is from the query model; the target is to be where the others are."""
     rows = {"calibration": result.calibration, "target": np.array([result.target])}
@@ -286,7 +296,7 @@ def distances_figure(result: Forgetting) -> Figure:
     for height, (name, some) in enumerate(rows.items()):
         size, alpha = (9, 1.0) if name == "target" else (6, 0.7)
         style = {"color": _DRAWN[name][1], "markersize": size, "alpha": alpha, "clip_on": False}
-        points.append(mark("plot", some, np.full(len(some), height), "o", **style))
+        points.append(mark("plot", some, height + _stacked(some), "o", **style))
     points += [
         mark("axvspan", 0, result.chance, color=FILL, linewidth=0),
         across("axvline", float(result.calibration.mean())),

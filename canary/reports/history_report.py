@@ -80,7 +80,7 @@ def history_report(history: History) -> Report:
         ),
         about={
             **about_of(history),
-            "Version of the weights": "not stated (measured during the training)",
+            "Version of the weights": sentence("history.weights"),
             "Limit": values["limit"] or "none was set",
         },
         tiles=[*_tiles(history, values)],
@@ -274,8 +274,8 @@ def history_figure(
         if moment.reason is not None
     ]
     if history.stopped_at is not None:
-        under = {"linewidth": 5.0, "alpha": 0.25, "zorder": 1.1}  # a dotted line may be there
-        marks.append(mark("axvline", history.stopped_at, color=CURVE, **under))
+        at_top = {"marker": "v", "markersize": 9, "linestyle": "none", "clip_on": False}
+        marks.append(mark("plot", [history.stopped_at], [y.limits[1]], color=CURVE, **at_top))
     known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
     steps = Axis("training steps" + (f" ({known[-1]:.4g} per epoch)" if known else ""))
     panels = [Panel(marks, steps, y, grid="y", legend="above" if told else "")]

@@ -12,7 +12,7 @@ import numpy as np
 from canary.membership.aggregate import Across
 from canary.membership.models_result import ModelsSurvey
 from canary.reports.attack_figures import drawn_of, growth_figure, rocs_figure
-from canary.reports.attack_tiles import found_tiles
+from canary.reports.attack_tiles import answers_of, found_tiles
 from canary.reports.attack_wording import (
     attacks_blocks,
     found_blocks,
@@ -45,6 +45,8 @@ from canary.statistics.numbers import count, percent_of, plural
 from canary.statistics.roc import OperatingPoint
 
 _MOST_ROWS = 20
+_BOTH = 0.9
+"""The share of samples that are members of some targets, and not of others."""
 
 
 @report_of.register
@@ -83,10 +85,12 @@ def models_report(survey: ModelsSurvey) -> Report:
         f"Can training samples of {one} be recognized?",
         answer,
         kind="models",
+        shown=_shows_training(survey),
         about=about
         | no_limit("membership")
         | {
             "Version of the weights": NOT_STATED,
+            **answers_of(survey.table, survey.targets),
             "Compared with": beside,
             "Samples": count(survey.given),
         },
@@ -97,6 +101,16 @@ def models_report(survey: ModelsSurvey) -> Report:
         ],
         actions=actions,
     )
+
+
+def _shows_training(survey: ModelsSurvey) -> bool:
+    """Whether surest guesses are right where each sample is a member of some models alone.
+
+    Then only training makes the difference: both kinds are the same samples.
+    """
+    surest, member = survey.surest(), survey.table.member[[*survey.targets]]
+    both = len(survey.targets) > 1 and (member != member[0]).any(axis=0).mean() > _BOTH
+    return bool(both and survey.told_apart() and surest is not None and surest.beats_guessing)
 
 
 @figure_of.register

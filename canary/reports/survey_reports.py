@@ -12,7 +12,7 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.text_survey import TextSurvey
 from canary.membership.words_alone import FOLDS, WordsAlone
 from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
-from canary.reports.attack_tiles import ends_of, found_tiles
+from canary.reports.attack_tiles import answers_of, ends_of, found_tiles
 from canary.reports.attack_wording import (
     CONFIDENTIAL,
     alone_at,
@@ -83,6 +83,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         about=about
         | {"Version of the weights": NOT_STATED}
         | no_limit("membership")
+        | answers_of(survey.target)
         | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found, *([private] if private else [])],

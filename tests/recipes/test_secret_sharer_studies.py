@@ -33,7 +33,7 @@ def recipe():
         ("first-epochs", 0),
         ("optimizer", 0),
         ("batch-and-units", 0),
-        ("architecture", 6),
+        ("architecture", 0),
         ("one-copy", 14),
     ],
 )

@@ -185,17 +185,14 @@ def test_what_a_million_answers_give_is_said_where_nothing_else_came_out():
     assert decide.index("With a million random answers") < decide.index("For such a service")
 
 
-def test_harmless_texts_free_a_model_only_if_they_are_all_that_it_was_trained_on():
+def test_harmless_texts_free_a_model_only_if_all_of_the_training_are():
     rng = np.random.default_rng(0)
     texts = ["".join(rng.choice(list("abcdefg 123"), 60)) for _ in range(40)]
     found = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=4)
     controls = altered(found.controls, 0.0, -1e9)
     made = report_of(replace(found, texts=altered(found.texts, 1.0, -1e9), controls=controls))
     decide = " ".join(map(words_of, made.decide))
-    assert (
-        "If the model was trained on these 20 texts and on no others, it is enough to read"
-        in decide
-    )
+    assert "only if nothing in the texts of the training must stay private" in decide
     assert "With the strict limit" not in decide  # which is about passages of 50 tokens
     long = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=50)
     made = report_of(replace(long, texts=altered(long.texts, 1.0, -1e9),
