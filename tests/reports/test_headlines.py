@@ -202,7 +202,8 @@ CASES = {
         "At the surest guesses that this test can judge, wrong about at most 1 in 100 other "
         "samples, what the attacks find is not clearly more than luck finds: it is not shown that "
         "they recognize any single training sample. An attacker needs",
-        "That the attacks recognize any single sample is not shown: how they rank classes and samples",
+        "That the attacks recognize any single sample is not shown: how they rank classes and "
+        "samples proves nothing",
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
@@ -255,8 +256,8 @@ CASES = {
         "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
         "The closer a model is to the one that was trained on the data, the more it looks as if it "
-        "knew the data. Of the 19 models that never saw the data, 14 are at least as close as the tested model. "
-        "So the tested model looks like one of them. A second test "
+        "knew the data. Of the 19 models that never saw the data, 14 are at least as close as the "
+        "tested model. So the tested model looks like one of them. A second test "
         "tried to pick the data out from samples that the model never saw (--unseen). It was "
         "right in 51.1 % of pairs (47.1 % to 55.1 %); guessing is right in 50 %. "
         "If the model still knew 11 of these 400 samples as well as the model that was trained on "
