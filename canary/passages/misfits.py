@@ -53,8 +53,8 @@ def likeness_notes(likeness: Likeness) -> list[str]:
     notes = []
     if why := likeness.other_kind:
         notes.append(
-            f"the controls are of another kind than the texts: {why}. What comes out of texts only "
-            "may show their kind and not memory: give controls from the same source"
+            f"the controls are of another kind than the texts: {why}. So passages may "
+            "come out for their kind, and not from memory: give controls from the same source"
         )
     notes += [
         f"{oddity}: if training read the texts otherwise, give them so, because more may come out"

@@ -237,7 +237,7 @@ def test_the_answer_golden(audits, made, plain):
         f"B memorizes less, A predicts new text best {nothing} memorizes less, and {learned} "
         "predicts new text best. Over all planted secrets, however often they appeared, an "
         "attacker of B typically needs about ",
-        f"Prefer {nothing} or, if it does not pass the limit, a new training in its way",
+        f"prefer {nothing}, or a new training like it if it does not pass the limit",
         f"Choose {learned} only if it passes the limit.",
         "times as many guesses as an attacker of A. With 95 % confidence, the factor is between ",
     ):

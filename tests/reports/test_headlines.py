@@ -400,7 +400,7 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
         "B memorizes less, A predicts new text best",
         "B (y) memorizes less, and A (x) predicts new text best.",
-        "Prefer B (y) or, if it does not pass the limit, a new training in its way",
+        "If they are, prefer B (y), or a new training like it if it does not pass the limit",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
