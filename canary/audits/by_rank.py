@@ -30,7 +30,7 @@ from canary.statistics.exposures import (
 from canary.statistics.numbers import plural
 
 FEW_HITS = 50
-"""With fewer draws as likely as a canary, importance draws say more of its rank."""
+"""With fewer draws as likely as a canary, they give no estimate beside other methods."""
 
 _QUERIES_A_PLACE = 16  # on trained models each place took 5 to 40 queries
 _ROUNDING_BITS = 1e-9
@@ -64,7 +64,8 @@ class Rank(Method):
         with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
             drawn = measure_draws(question, sizes, pricer)
             bounds = _walk(question, pricer, budget=budget)
-        exposures = exposures_by_bounds(bounds, space_size=question.format.size)
+        certain = exposures_by_bounds(bounds, space_size=question.format.size)
+        exposures = [estimated(*pair) for pair in zip(certain, drawn.exposures, strict=True)]
         return replace(_walked(drawn, bounds, exposures), method=self.name)
 
 
@@ -169,6 +170,17 @@ def exposures_by_bounds(bounds: RankBounds, *, space_size: int) -> list[Exposure
         )
         for i in range(len(bounds.lower))
     ]
+
+
+def estimated(certain: Exposure, drawn: Exposure) -> Exposure:
+    """Certain bounds with the estimate of draws, where enough of them were as likely.
+
+    Those whose ranks a walk leaves open are the least exposed. A table without their estimates
+    would have too high a median.
+    """
+    if certain.exact or drawn.bits is None or (drawn.hits or 0) < FEW_HITS:
+        return certain
+    return replace(certain, bits=min(max(drawn.bits, certain.lower_bits), certain.upper_bits))
 
 
 def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:

@@ -257,7 +257,7 @@ def inject(
     if not copies:
         show(_CONTROLS_ALONE)
     if mode == "record" and (share := note_on_share(copies, placements.total_lines)):
-        show(share)
+        show(f"note: {share}")
     if placements.empty and copies:
         read = " and ".join(map(brief, options.column or ["text"]))
         show(

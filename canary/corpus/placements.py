@@ -20,6 +20,7 @@ SCHEMA = 1
 ENDING = ".placements.json"
 """Of the name of the file with the places, beside the corpus."""
 _TRIAL = 50  # fewer records are no corpus that somebody trains on
+_MOST_OF = 100  # one record of so many may hold a canary
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,19 @@ def injected_by(corpus: Path) -> Path | None:
     return next((file for file in beside if kind_there(file) == KIND), None)
 
 
-def note_on_share(copies: int, records: int) -> str | None:
-    """What the user must know of a corpus that is canaries for the most part."""
-    if 2 * copies <= records or records < _TRIAL:
-        return None
-    return (
-        f"note: {100 * min(copies / records, 1):.0f} % of the records are canaries or hold one: "
-        "a model that reads little else looks as if it memorized more than it would in a usual "
-        "corpus; take more records, or fewer copies"
-    )
+def note_on_share(copies: int, records: int) -> str:
+    """What the user must know of a corpus of which canaries are more than 1 %; empty if fewer."""
+    if _MOST_OF * copies <= records or records < _TRIAL:
+        return ""
+    share = f"{100 * min(copies / records, 1):.{0 if 10 * copies >= records else 1}f} %"
+    told = f"{share} of the records are canaries or hold one: "
+    if 2 * copies > records:
+        told += "a model that reads little else looks as if it memorized more than it would in a "
+        told += "usual corpus"
+    else:
+        told += "more than about 0.1 % change what the model learns, so exposure may differ from "
+        told += "that in a usual corpus"
+    return f"{told}; take more records, or fewer copies"
 
 
 def check_not_injected(corpus: Path) -> None:

@@ -171,17 +171,19 @@ class Verification(
         return "\n".join([*lines, *self._notes(), *causes])
 
     @property
-    def doubt(self) -> str:
-        """Why exposures of these canaries may come out too low; nothing if nothing says so."""
+    def doubts(self) -> tuple[str, ...]:
+        """Why exposures of these canaries may differ from those in a usual corpus, if so."""
+        share = note_on_share(sum(count.found for count in self.canaries), self.records)
         if not self.others or self.causes:
-            return ""
+            return (share,) if share else ()
         least = "at least " if self.others == MOST_OTHERS else ""
         are = "is" if self.others == 1 else "are"
-        return (
+        others = (
             f"{least}{plural(self.others, 'other text')} of these formats {are} in the corpus, "
             "perhaps of another canary set: a model that memorized such texts ranks them before "
             "these canaries, whose exposure comes out too low"
         )
+        return (share, others) if share else (others,)
 
     def _found(self) -> str:
         """What was found where everything is as it should be."""
@@ -206,10 +208,7 @@ class Verification(
                 f"{plural(longer, 'occurrence')} within longer runs of characters (1234 in 12345) "
                 f"{'is' if longer == 1 else 'are'} not counted"
             )
-        if share := note_on_share(sum(count.found for count in self.canaries), self.records):
-            yield share
-        if doubt := self.doubt:
-            yield f"note: {doubt}"
+        yield from (f"note: {doubt}" for doubt in self.doubts)
 
 
 @sealed

@@ -177,7 +177,7 @@ class GatePlan(Shown, Record):
         if self.memorized_bits is not None:
             over = f"a median from {bits(self.memorized_bits)} bits on"
         if self.passed_bits is not None:
-            under = f"one up to {bits(self.passed_bits)} bits"
+            under = f"a median up to {bits(self.passed_bits)} bits"
         yield (
             f"{limit}{which}: with a chance of {wanted}, {over} is called memorized and {under} "
             "passes; in between it is often undecided"
@@ -217,8 +217,11 @@ def _more(with_more: Sequence[Decided]) -> list[str]:
     """What more canaries decide, in a sentence; none where nothing is known of that."""
     told = []
     for each in with_more:
-        under = "none" if each.passed_bits is None else f"one up to {bits(each.passed_bits)} bits"
-        over = "none" if each.memorized_bits is None else f"one from {bits(each.memorized_bits)} on"
+        under = over = "no median"
+        if each.passed_bits is not None:
+            under = f"a median up to {bits(each.passed_bits)} bits"
+        if each.memorized_bits is not None:
+            over = f"a median from {bits(each.memorized_bits)} bits on"
         told.append(
             f"with --per-repetition {each.canaries}, {under} passes and {over} is memorized"
         )

@@ -231,11 +231,11 @@ def unanswered(
     verification: Verification | None,
     given: History | str | os.PathLike[str] | None,
 ) -> list[str]:
-    """What the audits note, but for doubts that a verification or a history answers; its own doubt.
+    """What the audits note, but for doubts that a verification or a history answers; its own.
 
     With the number of the audit where not all note it.
     """
-    doubt = [verification.doubt] if verification is not None and verification.doubt else []
+    doubts_on_corpus = [] if verification is None else [*verification.doubts]
     whole = watched(audits, given)[1]
     whole = whole or (verification is not None and verification.ok)
     kept = []
@@ -251,7 +251,7 @@ def unanswered(
         kept.append(([answers] if answers else []) + notes)
     shared = set.intersection(*map(set, kept))
     numbered = ((f"audit {n}: ", note) for n, notes in enumerate(kept, 1) for note in notes)
-    return doubt + list(
+    return doubts_on_corpus + list(
         dict.fromkeys(note if note in shared else which + note for which, note in numbered)
     )
 

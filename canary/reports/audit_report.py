@@ -378,7 +378,7 @@ def _values(audit: Audit) -> dict[str, Any]:
         "ranked": ranked,
         "ranked_by_bounds": ranked and bounded,
         "ranked_by_count": ranked and not bounded,
-        "unfinished": any(e.censored for e in ranked),
+        "unfinished": any(not e.exact for e in ranked),
         "exact_p": counted - sampled,
         "drawn_p": sampled - counted,
         "both_p": counted & sampled,

@@ -31,7 +31,7 @@ from canary.reports.seeds_cells import (
     mean_words,
     near_words,
 )
-from canary.reports.seeds_doubts import notes_of, open_in, price_of, unfit_in, unread_of
+from canary.reports.seeds_doubts import notes_of, open_in, price_of, unfit_in, units_of, unread_of
 from canary.reports.seeds_frames import audit_rows, mean_rows
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, clean, count, plural
@@ -41,7 +41,6 @@ EVERY_END = (
     "each number of copies has a median that is only a lower bound, or near the highest possible"
 )
 """Why nothing can be ranked where no cell is usable."""
-
 _OTHER_SETS = "each group has canary sets of its own, so the sets may make the difference"
 
 
@@ -275,9 +274,10 @@ class SeedsCompared(Shown):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What makes the numbers of a group doubtful: unlearned secrets, notes of its audits."""
-        of = {} if self.why_not else dict(zip(self.labels, self.losses, strict=False))
-        price = price_of(self.least, of, self.confidence)
-        return (*price, *notes_of(self.labels, self.groups), *open_in(self.cells, self.groups))
+        losses = dict(zip(self.labels, self.losses, strict=False))
+        price = price_of([] if self.why_not else self.least, losses, self.confidence)
+        doubts = (*units_of(losses), *price, *notes_of(self.labels, self.groups))
+        return (*doubts, *open_in(self.cells, self.groups))
 
     @cached_property
     def unread(self) -> tuple[str, ...]:
@@ -332,8 +332,8 @@ def compare(
         For each way of training its label and one audit for each seed. Three seeds or more of each
         are needed for a ranking. Differences are to the first group.
     test_losses : mapping of str to sequence of float, optional
-        For each label the loss of each of its models on the same new text, in nats per token, in
-        the order of its audits. Or one sequence for all audits, group by group.
+        For each label the loss of each of its models on the same new text, in the order of its
+        audits; or one sequence, group by group. In nats per token: nothing shows bits in all.
     confidence : float
         Of both ends of every interval together.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -18,10 +19,12 @@ from canary.reports.seeds_alike import COPIES, Alike, alike_in, same_prices
 from canary.reports.seeds_cells import Cell, listed, loss_ends
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
+from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import count, plural
 from canary.statistics.welch import difference_of
 
 _NUMBERS = re.compile(r"[\d.,]+")
+_OTHER_UNIT = 0.1  # how near to 1 / ln 2 the ratio of two losses is, as where one is in bits
 
 
 def unfit_in(groups: Sequence[Sequence[Strategy]]) -> str:
@@ -114,6 +117,18 @@ def price_of(
         f"{brief(label)}, by {more}. A model that learned less of everything memorizes less, too; "
         "compare them where both have the same loss"
     )
+
+
+def units_of(losses: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """The pairs of groups whose losses are as far apart as bits and nats are."""
+    means = {label: statistics.fmean(values) for label, values in losses.items()}
+    for less, more in combinations(sorted(means, key=means.__getitem__), 2):
+        ratio = means[more] / means[less] if means[less] > 0.0 else 0.0
+        if abs(ratio * LN2 - 1.0) <= _OTHER_UNIT:
+            yield (
+                f"the loss on new text of {brief(more)} is {ratio:.2f} times that of {brief(less)}, "
+                f"and a bit is {1 / LN2:.2f} to the nat: make sure that both are in nats per token"
+            )
 
 
 def open_in(cells: Sequence[Cell], groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:

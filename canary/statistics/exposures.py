@@ -90,7 +90,10 @@ class Exposure(Record):
 
     @property
     def censored(self) -> bool:
-        """Whether only bounds are known: no draw was as likely, or the search did not end."""
+        """Whether nothing is known but the interval, since no draw was as likely.
+
+        Where a search ended before the rank, so it is with few such draws.
+        """
         return self.bits is None
 
     @property

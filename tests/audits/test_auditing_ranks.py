@@ -105,6 +105,25 @@ def test_every_budget_gives_what_holds(tmp_path) -> None:
     assert all(c.exposure.exact for c in found.canaries)
 
 
+def test_a_median_of_the_frame_is_that_of_the_groups() -> None:
+    """The least exposed are those that a budget leaves open: without estimates it is too high."""
+    model = build("table")
+    canaries = generate("The {digit:5}", repetitions=[1], per_repetition=6, controls=6, seed=4)
+    exact = exposure(model, canaries, method="enumeration", draws=100)
+    found = audit(model, canaries, method="rank", budget=10_000, draws=4_000)
+    frame = found.to_frame()
+    assert not frame.exact.all()
+    assert not frame.censored.any()
+    medians = frame.groupby("repetitions").bits.median()
+    assert medians.tolist() == found.groups().set_index("repetitions").median_bits.tolist()
+    for c, truth in zip(found.canaries, exact, strict=True):
+        e = c.exposure
+        assert e.lower_bits <= e.bits <= e.upper_bits
+        assert e.bits == pytest.approx(truth.exposure.bits, abs=0.5)
+        assert (e.confidence, e.draws, e.exact) == (None, None, e.rank is not None)
+    assert audit(model, canaries, method="rank", budget=100, draws=40).to_frame().censored.any()
+
+
 def test_draws_choose_the_canaries_that_are_walked(monkeypatch) -> None:
     """Those that 400 draws find far from the top cannot be ranked with 1,600 queries."""
     model = build("table")

@@ -52,6 +52,19 @@ def test_what_was_injected_is_found():
     )
 
 
+def test_a_share_of_canaries_above_one_percent_is_said():
+    canaries = generate("The code is {digit:6}", repetitions=[1, 4], per_repetition=4, seed=0)
+    for records, told in ((299, "6.3 % of"), (1_900, "1.0 % of"), (1_980, ""), (20, "")):
+        mixed = inject(Dataset.from_dict({"text": ["nothing"] * records}), canaries)
+        found = verify(mixed, canaries)
+        assert found.records == records + 20
+        assert bool(found.doubts) == bool(told)
+        assert told in found.summary()
+        assert ("more than about 0.1 % change what the model learns" in found.summary()) == bool(
+            told
+        )
+
+
 @pytest.mark.parametrize(
     ("fill", "repetitions", "told"),
     [

@@ -490,6 +490,23 @@ def test_a_loss_above_that_of_guessing_is_said():
     assert "is above" not in str(side_by_side(alone, test_losses=[1.0, 4.5]).notes)
 
 
+@pytest.mark.parametrize(
+    ("losses", "asks"),
+    [
+        ({"w": [2.2] * 5, "o": [3.2] * 5}, True),  # the second in bits: 2.2 / ln 2 is 3.17
+        ({"w": [3.46] * 5, "o": [2.2] * 5}, True),  # 2.4 nats in bits
+        ({"w": [2.2] * 5, "o": [2.5] * 5}, False),
+        ({"w": [2.2] * 5, "o": [4.2] * 5}, False),
+        ({"w": [0.0] * 5, "o": [1.0] * 5}, False),
+        (None, False),
+    ],
+)
+def test_losses_as_far_apart_as_bits_and_nats_are_asked_about(losses, asks):
+    groups = {"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)}
+    asked = [n for n in compare(groups, test_losses=losses).notes if "nats per token" in n]
+    assert any("make sure that both are in nats per token" in note for note in asked) == asks
+
+
 def test_the_group_that_memorizes_less_and_is_worse_on_new_text_is_said_to_be():
     groups = {"plain": drawn("plain", 8.0, 14.0), "dropout": drawn("dropout", 3.0, 5.0)}
     losses = {"plain": [1.40, 1.41, 1.42, 1.41, 1.40], "dropout": [1.50, 1.52, 1.51, 1.50, 1.52]}
