@@ -126,8 +126,9 @@ def units_of(losses: Mapping[str, Sequence[float]]) -> Iterator[str]:
         ratio = means[more] / means[less] if means[less] > 0.0 else 0.0
         if abs(ratio * LN2 - 1.0) <= _OTHER_UNIT:
             yield (
-                f"the loss on new text of {brief(more)} is {ratio:.2f} times that of {brief(less)}, "
-                f"and a bit is {1 / LN2:.2f} to the nat: make sure that both are in nats per token"
+                f"the loss on new text of {brief(more)} is {ratio:.2f} times that of "
+                f"{brief(less)}, and one nat is {1 / LN2:.2f} bits: make sure that both are in "
+                "nats per token"
             )
 
 
