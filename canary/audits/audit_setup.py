@@ -160,3 +160,16 @@ def _digest_of_space(format: Format) -> str:
         digest.update(np.ascontiguousarray(part).data)
     digest.update("\0".join(automaton.chars).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def in_one_format(audit: Audit) -> Audit:
+    """The audit as if of one format, for a figure of all copies; as it is if that is not fair.
+
+    It is if each number of copies has a format of its own, and all have as many candidates.
+    """
+    homes = {(c.repetitions, c.format) for c in audit.injected}
+    copies, sizes = {n for n, _ in homes}, {one.space_size for one in audit.formats}
+    if len({at for _, at in homes}) < 2 or len(copies) < len(homes) or len(sizes) > 1:
+        return audit
+    canaries = tuple(replace(c, format=0) for c in audit.canaries)
+    return replace(audit, formats=audit.formats[:1], canaries=canaries)

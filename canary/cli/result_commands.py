@@ -139,7 +139,8 @@ def _show_doubts(tests: Sequence[Evidence]) -> None:
     out="FILE: The figure to write: .svg, .pdf, or .png at 300 dpi.",
     kind="[Figure] exposure by number of copies, the histogram of one audit's candidates, or the "
     "utility of several audits against their exposure.",
-    format="N: The format that is shown, by its number in the report.",
+    format="N: The format that is shown, by its number in the report.  [default: all in one figure "
+    "where each number of copies has its own, else 1]",
     repetitions="[Figure] N: For utility and for several trainings, how many copies the canaries "
     "have.  [default: the most]",
     skew_normal="For several audits, show estimates from the skew-normal curves, which are numbers "
@@ -154,7 +155,7 @@ def plot(
     *,
     out: Path,
     kind: Literal["exposure", "histogram", "utility"] = "exposure",
-    format: Count = 1,
+    format: Count | None = None,
     repetitions: Count | None = None,
     skew_normal: bool = False,
     axis: Literal["bits", "guesses"] | None = None,
@@ -174,7 +175,7 @@ def plot(
         results,
         out,
         kind=kind,
-        format=format - 1,
+        format=None if format is None else format - 1,
         repetitions=repetitions,
         skew_normal=skew_normal,
         axis=axis,

@@ -62,10 +62,20 @@ class PlotOptions:
     """What a figure was asked for; the fields are parameters of `canary.plot`."""
 
     kind: Kind = "exposure"
-    format: int = 0
+    format: int | None = None
     repetitions: int | None = None
     skew_normal: bool = False
     axis: Unit | None = None
+
+    @property
+    def at(self) -> int:
+        """The format, the first unless one was asked for."""
+        return self.format or 0
+
+    @property
+    def over_all(self) -> bool:
+        """Whether formats may be drawn together."""
+        return self.format is None and self.kind == "exposure" and not self.skew_normal
 
 
 @singledispatch

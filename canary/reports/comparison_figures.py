@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.audit_setup import in_one_format
 from canary.audits.group_medians import MEDIAN_CONFIDENCE, interval_of_median, median_bits
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, of_format
@@ -45,8 +46,10 @@ _BESIDE = tuple((x, y) for y in (9.0, -9.0, 0.0) for x in (9.0, -9.0, 0.0, 15.0,
 def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     """That of `canary.plot`, with the labels behind the short names."""
     group = comparison.strategies
-    check_format(group[0].audit, options.format)
-    view = View(group, options.format, options.skew_normal)
+    check_format(group[0].audit, options.at)
+    joined = [replace(one, audit=in_one_format(one.audit)) for one in group]
+    group = tuple(joined) if options.over_all else group
+    view = View(group, options.at, options.skew_normal)
     utility, injected = options.kind == "utility", [n for n in view.copies if n]
     problem = cure = ""
     if options.kind == "histogram":
@@ -84,7 +87,7 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     if not utility:  # a figure for print has no caption
         key.append((MUTED, "thin lines: smallest to largest exposure"))
     figure = replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
-    return of_format(figure, options.format, len(group[0].audit.formats))
+    return of_format(figure, options.at, len(group[0].audit.formats))
 
 
 def exposures_figure(view: View, *, in_bits: bool = False) -> Figure:

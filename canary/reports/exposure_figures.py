@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult
-from canary.audits.audit_setup import control_of
+from canary.audits.audit_setup import control_of, in_one_format
 from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
@@ -67,12 +67,13 @@ def check_format(result: Audit | History, at: int) -> None:
 @figure_of.register
 def audit_figure(audit: Audit, options: PlotOptions) -> Figure:
     """That of `canary.plot`."""
-    check_format(audit, options.format)
+    check_format(audit, options.at)
     if options.kind == "utility":
         raise InputError("utility is for comparing, and there is one audit", cure="give several")
     draw = guesses_figure if options.axis == "guesses" else exposure_figure
     draw = histogram_figure if options.kind == "histogram" else draw
-    return of_format(draw(audit, options.format), options.format, len(audit.formats))
+    audit = in_one_format(audit) if options.over_all else audit
+    return of_format(draw(audit, options.at), options.at, len(audit.formats))
 
 
 def exposure_figure(audit: Audit, at: int) -> Figure:

@@ -76,7 +76,7 @@ def histories_figure(found: Histories, options: PlotOptions) -> Figure:
     a faint line; between them is their mean, at the steps that all measured, with Student's
     interval.
     """
-    at, copies = options.format, _copies(found, options)
+    at, copies = options.at, _copies(found, options)
     first, skew_normal = found.every[0], options.skew_normal
     space_bits = math.log2(first.formats[at].space_size)
     most = space_bits if skew_normal else min(math.log2(first.formats[at].draws), space_bits)
@@ -127,19 +127,17 @@ def histories_figure(found: Histories, options: PlotOptions) -> Figure:
 def _copies(found: Histories, options: PlotOptions) -> int:
     """The number of copies that is drawn: the one asked for, or the most."""
     first = found.every[0]
-    check_format(first, options.format)
+    check_format(first, options.at)
     if options.kind != "exposure" or (options.skew_normal and options.axis == "guesses"):
         raise InputError(
             "histories have one figure: exposure against training steps, and skew-normal "
             "estimates in bits",
             cure="leave kind out, and axis beside skew_normal",
         )
-    known = first.places(options.format)
+    known = first.places(options.at)
     for label, group in found.groups.items():
         for one in group:
-            apart = (
-                one.formats != first.formats or one.places(options.format).keys() != known.keys()
-            )
+            apart = one.formats != first.formats or one.places(options.at).keys() != known.keys()
             if apart or not one.measured:
                 what = "measured nothing" if not one.measured else "has other formats or copies"
                 raise InputError(

@@ -221,14 +221,14 @@ def plotted(history: History, options: PlotOptions) -> Figure:
             "a history has one figure: exposure against training steps",
             cure="leave kind and repetitions out",
         )
-    check_format(history, options.format)
+    check_format(history, options.at)
     if options.skew_normal and options.axis == "guesses":
         raise InputError(
             "skew-normal estimates are in bits: they have no limit, and guesses have one",
             cure="leave axis or skew_normal out",
         )
     in_bits = options.skew_normal or options.axis == "bits"
-    return history_figure(history, options.format, skew_normal=options.skew_normal, in_bits=in_bits)
+    return history_figure(history, options.at, skew_normal=options.skew_normal, in_bits=in_bits)
 
 
 def history_figure(

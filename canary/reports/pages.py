@@ -195,7 +195,7 @@ def plot(
     ax: Axes | str | os.PathLike[str] | None = None,
     *,
     kind: Kind = "exposure",
-    format: int = 0,
+    format: int | None = None,
     repetitions: int | None = None,
     skew_normal: bool = False,
     axis: Unit | None = None,
@@ -222,8 +222,9 @@ def plot(
         curve, its canaries below, on two axes within `ax`. Or the test losses of several
         audits against their median exposure, with the Pareto front. A history has one
         figure: exposure against training steps, with the loss below it.
-    format : int
-        Position of the format in `Audit.formats`.
+    format : int, optional
+        Position of the format in `Audit.formats`. Unless given, exposures of all formats in one
+        figure where each number of copies has a format of its own; else the first format.
     repetitions : int, optional
         Of several histories, the number of copies that is drawn; the most unless given. For
         utility: canaries with this number of copies; unless given, the largest number whose

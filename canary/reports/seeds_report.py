@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from canary.audits.audit_setup import in_one_format
 from canary.audits.by_rank import can_rank
 from canary.errors import InputError
 from canary.gate.regression import SEEDS
@@ -150,7 +151,7 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
 @figure_of.register
 def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
     """That of `canary.plot`."""
-    check_format(found.audits[0], options.format)
+    check_format(found.audits[0], options.at)
     if options.kind == "utility" and options.format:
         raise InputError(
             "utility of groups of seeds is over all formats", cure="leave the format out"
@@ -162,8 +163,11 @@ def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
             "groups of seeds have two figures: exposure by number of copies, and utility",
             cure="leave repetitions and skew_normal out",
         )
-    figure = seeds_figure(found, options.format, in_bits=options.axis == "bits")
-    return of_format(figure, options.format, len(found.audits[0].formats))
+    if options.over_all:
+        groups = [[replace(s, audit=in_one_format(s.audit)) for s in some] for some in found.groups]
+        found = replace(found, groups=tuple(map(tuple, groups)))
+    figure = seeds_figure(found, options.at, in_bits=options.axis == "bits")
+    return of_format(figure, options.at, len(found.audits[0].formats))
 
 
 def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Figure:

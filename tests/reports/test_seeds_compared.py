@@ -543,6 +543,15 @@ def test_a_figure_of_one_of_several_formats_says_which():
         assert "the secrets of the form pin" in Page(render(given)).text("style").replace(
             one.formats[0].masked, "pin"
         )
+    for given in (one, pair, groups):  # each number of copies has a format of its own
+        label = canary.plot(given).get_xlabel()
+        assert "format" not in label
+        ticks = [t.get_text().split("\n")[0] for t in canary.plot(given).get_xticklabels()]
+        assert ticks == [str(n) for n in sorted({c.repetitions for c in one.canaries})]
+    shared = replace(one, canaries=(*one.canaries, replace(one.injected[-1], id="x", format=0)))
+    wide = (one.formats[0], replace(one.formats[1], space_size=one.formats[0].space_size * 2))
+    for mixed in (shared, replace(one, formats=wide)):
+        assert "format 1 of 2" in canary.plot(mixed).get_xlabel()
     losses = {label: LOSSES[label] for label in groups}
     axes = canary.plot(groups, kind="utility", test_losses=losses)
     assert axes.get_xlabel().endswith("1 and 4 copies")
