@@ -183,7 +183,7 @@ class Verification(
             "perhaps of another canary set: a model that memorized such texts ranks them before "
             "these canaries, whose exposure comes out too low"
         )
-        return (share, others) if share else (others,)
+        return (others, share) if share else (others,)
 
     def _found(self) -> str:
         """What was found where everything is as it should be."""

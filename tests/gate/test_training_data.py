@@ -50,7 +50,7 @@ def noted(*notes, bits=1.0, **options):
 def verified(audit):
     counts = tuple(Count(c.id, c.repetitions, c.repetitions, 0) for c in audit.canaries)
     formats = tuple(one.format for one in audit.formats)
-    return Verification(counts, "text", 99, formats, fingerprint=SET, file="verify.json")
+    return Verification(counts, "text", 99_000, formats, fingerprint=SET, file="verify.json")
 
 
 # --- without evidence -----------------------------------------------------------------
@@ -172,6 +172,9 @@ def test_a_pass_with_a_verification_says_what_that_shows():
     others = replace(verified(audit), others=91)
     (doubt, _) = check(audit, max_exposure_bits=10, verification=others).notes
     assert doubt.startswith("91 other texts of these formats are in the corpus")
+    crowded = replace(others, records=990)
+    (_, crowd, _) = check(audit, max_exposure_bits=10, verification=crowded).notes
+    assert crowd.startswith("4.0 % of the records are canaries")
     evidence = {"verification": verified(NEVER)}
     verdict = check(NEVER, max_exposure_bits=10, trust_injection=True, **evidence)
     assert verdict.notes == (note, UNLEARNED)
