@@ -8,6 +8,7 @@ from canary.audits.by_rank import exposures_by_bounds
 from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import Question
 from canary.errors import UnsupportedError
+from canary.formats.unplanted import SHARE, note
 from canary.scoring.served_requests import queries_within
 from canary.search.pricing import Priced
 from canary.search.ranking import BoundedRanks, rank_by_bounds
@@ -16,6 +17,7 @@ from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.numbers import count, plural
 from canary.tokens.tree import check_certified
 
+_LEARNED = 0.001  # of all candidates, before which only a learned canary surely is
 _ENDED = {
     "budget": "the budget was spent (the same command continues it, in Python a larger one)",
     "requests": "no request allowed in this run was left (the same command continues it)",
@@ -53,7 +55,10 @@ class Bounds(Method):
         batcher = question.batcher(name, budget, longest=cost.sizes.tokens)
         allowed = queries_within(question.model, budget)
         with question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
-            ranks = rank_by_bounds(pricer, batcher, question.fills, budget=allowed)
+            ranks = rank_by_bounds(pricer, batcher, question.fills, budget=allowed, share=SHARE)
+        strange = note(ranks.likely, question.format, question.fills)
+        planted = np.array([not canary.control for canary in question.canaries])
+        early = np.asarray(ranks.bounds.upper)[planted] <= _LEARNED * question.format.size
         return Measured(
             method=self.name,
             canaries=Priced(np.minimum(ranks.px_bits, 1e6), None),
@@ -63,7 +68,10 @@ class Bounds(Method):
             queries=ranks.bounds.queries,
             draws=None,
             draws_px=np.empty(0),
-            notes=_left_open(ranks, question.format.masked, size=question.format.size),
+            notes=(
+                *([] if early.any() else strange),
+                *_left_open(ranks, question.format.masked, size=question.format.size),
+            ),
         )
 
 
@@ -82,8 +90,8 @@ def _left_open(ranks: BoundedRanks, masked: str, *, size: int) -> tuple[str, ...
     hidden = int(np.count_nonzero(~ranks.known)) if ranks.bounds.queries else 0
     if hidden:
         told.append(
-            f"For {count(hidden)} the server did not return every token, "
-            "and a larger budget leaves such intervals at 0. A larger --top-k may return them"
+            f"Of {count(hidden)} the server did not return every token, so their intervals begin "
+            "at 0: a larger budget does not change that, but a larger --top-k may"
         )
     open_ends = int(np.count_nonzero(ranks.known & (np.asarray(ranks.bounds.upper) >= size)))
     if open_ends and ranks.ended:
@@ -98,6 +106,6 @@ def _left_open(ranks: BoundedRanks, masked: str, *, size: int) -> tuple[str, ...
     if ranks.ended:
         told.append(
             f"The search ended early because {_ENDED[ranks.ended]}; answers of the server are "
-            "kept. Intervals of canaries that are not ranked are certain, but may say little"
+            "kept. The intervals of canaries that are not ranked hold for certain, but may be wide"
         )
     return (". ".join(told),)

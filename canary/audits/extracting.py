@@ -12,12 +12,13 @@ import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.completing import BEAM, SearchOptions, canaries_of, completed
-from canary.audits.extraction import Candidate, Extraction, after_text, meaning
+from canary.audits.extraction import Candidate, Extraction, after_text, meaning, strange_among
 from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentError, UnsupportedError
 from canary.formats.format import Format
+from canary.formats.unplanted import noted
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records import clocks
@@ -237,6 +238,8 @@ def with_extractions(
             continue
         if result.stopped == "interrupted":
             raise KeyboardInterrupt
+        if strange := [each for each in result.notes if noted([each])]:
+            formats[number] = replace(formats[number], notes=(*formats[number].notes, *strange))
         found.append(result.hidden())
     sent = {**audit.settings, **requests_of(seam)}
     return replace(audit, formats=tuple(formats), extractions=tuple(found), settings=sent)
@@ -257,15 +260,10 @@ def _search(
     with question.pricer(tree) as pricer:
         context_bits = pricer.context_bits
         found = shortest_leaves(
-            tree,
-            pricer.walker,
-            batcher,
-            top=search.top,
-            budget=budget,
-            seconds=search.seconds,
-            most_open=search.most_open,
-            stop=search.stop,
-        )
+            *(tree, pricer.walker, batcher),
+            top=search.top, budget=budget, seconds=search.seconds,
+            most_open=search.most_open, stop=search.stop,
+        )  # fmt: skip
     if not len(found.costs) and found.rest == np.inf:
         raise ModelError(
             f"the model {model.facts.name!r} gives every candidate of {format.masked!r} "
@@ -331,6 +329,7 @@ def _search(
             *([_UNCHECKED] if walked and found.proven and not again else []),
             *([_AFTER] if after_text(model.facts.to_dict()) else []),
             *misread(question.encoder, format),
+            *strange_among(candidates, format, own, context_bits),
             *([] if own or not candidates else [meaning(candidates[0], context_bits)]),
         ),
     )

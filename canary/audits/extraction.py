@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from canary.formats.format import Format
+from canary.formats.unplanted import note
 from canary.records.about import About, Named
 from canary.records.record import Document
 from canary.statistics.numbers import Shown, clean, picked, plural, probability
@@ -290,3 +292,12 @@ def meaning(first: Candidate, context_bits: float) -> str:
         "heart comes close to 1. To learn more, search a model "
         "that was not trained on the data, too"
     )
+
+
+def strange_among(
+    found: Sequence[Candidate], format: Format, own: Mapping[str, str], context_bits: float
+) -> list[str]:
+    """A note if the candidates found look like secrets of another set; `own` are canaries."""
+    if not own or any(c.canary for c in found):
+        return []
+    return note({str(c.fill): 2.0 ** (context_bits - c.px_bits) for c in found}, format, own)

@@ -183,8 +183,10 @@ def show_exposures(results: Iterable[CanaryResult], *, bounds: bool = False) -> 
 
     `bounds` that the model has only bounds for some tokens: then Px is one where no rank is known.
     """
+    results = list(results)
+    beside = any(result.skew_normal is not None for result in results)
     show_table(
-        ("canary", "copies", "Px", "exposure", "interval", "p-value", "skew-\nnormal"),
+        ("canary", "copies", "Px", "exposure", "interval", "p-value") + ("skew-\nnormal",) * beside,
         (
             (
                 result.id,
@@ -194,7 +196,7 @@ def show_exposures(results: Iterable[CanaryResult], *, bounds: bool = False) -> 
                 f"{result.exposure.lower_bits:z.2f} to "
                 + (f"{upper:z.2f}" if math.isfinite(upper) else "no end"),
                 "–" if result.natural else p_value,
-                bits_or_bound(result.skew_normal),
+                *([bits_or_bound(result.skew_normal)] if beside else []),
             )
             for result in results
             for upper in [result.exposure.upper_bits]

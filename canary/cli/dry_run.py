@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from canary.cli.console import say, show, show_table
+from canary.cli.console import EVERY, say, show, show_table
 from canary.cli.model_options import Counted, ServerOptions
 from canary.cli.outputs import Result
 from canary.cli.standard_streams import nothing_said
@@ -94,9 +96,29 @@ def _rehearsed(function: Callable[..., Any], values: dict[str, Any]) -> str:
     with TemporaryDirectory(prefix="canary-") as folder:
         if values.get("out") is not None:
             values["out"] = Path(folder) / values["out"].name
+        asked = next(each for each in values.values() if isinstance(each, ServerOptions))
         try:
-            with nothing_said():
+            with _telling_how_far(asked), nothing_said():
                 function(**values)
         except Counted as counted:
             return str(counted)
     return ""
+
+
+@contextmanager
+def _telling_how_far(asked: ServerOptions) -> Iterator[None]:
+    """Say now and then how many requests were counted so far, though nothing else is said."""
+    stream, over = sys.stderr, threading.Event()
+
+    def keep_telling() -> None:
+        while stream is not None and not over.wait(EVERY):
+            models: list[Rehearsed] = getattr(asked, "rehearsals", [])
+            counted = plural(sum(model.client.sent for model in models), "request")
+            with suppress(OSError, ValueError):  # whoever listened is gone
+                print(f"Counted so far: {counted}", file=stream, flush=True)
+
+    threading.Thread(target=keep_telling, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -10,6 +10,7 @@ from canary.audits.by_rank import exact_ranks
 from canary.audits.cut_secrets import cut_in
 from canary.audits.group_medians import median_bits
 from canary.corpus.verification import Verification
+from canary.formats.unplanted import noted
 from canary.gate.verdict import Finding
 from canary.models.english import misfits
 from canary.models.examining import shifted
@@ -68,6 +69,10 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             "if the model is meant so, --undecided pass accepts it",
         )
         for found in shifted(audit.notes).values()
+    ]
+    findings += [
+        Finding("canary set", "canary set", "undecided", problem, cure)
+        for problem, cure in noted(() if audit.natural else audit.notes)
     ]
     start = audit.start
     if start is not None and not start.settled:

@@ -10,6 +10,7 @@ from typing import Any
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.extraction import Extraction
 from canary.errors import InputError
+from canary.formats.unplanted import noted
 from canary.gate.exposure_limit import share
 from canary.gate.subjects import nothing_to_check
 from canary.gate.verdict import (
@@ -104,6 +105,10 @@ def check_extraction(
         )
     subject = clean(result.masked)
     finding = _finding(result, subject, planted, natural=result.natural)
+    if finding.outcome == "passed" and not result.natural and (doubts := noted(result.notes)):
+        problem, cure = doubts[0]
+        told = f"{finding.sentence}, but {problem}"
+        finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     notes = [*result.notes]
     if finding.outcome == "passed" and not (trust_injection or result.natural):
         told = (

@@ -9,13 +9,12 @@ from typing import Any
 
 from canary.gate.subjects import Subject, limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
-from canary.passages.extractable import Extractable, none_needed, said_share
+from canary.passages.extractable import Extractable, none_needed, said_share, share_percent
 from canary.passages.result import SWAPPED, Verbatim
 from canary.passages.sampled import LEVEL, SURE, UNSEEN, Sampled
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural, probability
 
-_ENOUGH = 59  # samples: a suffix that none of them has is in 5 % of all at most
 _MOST_NEEDED = 1_000_000
 _AGAIN = (
     "train again so that less is memorized (remove duplicates, fewer epochs, differential "
@@ -83,7 +82,7 @@ def check_samples(
     """The verdict on a `Sampled` or its file: passages as `check_passages`, or planted secrets.
 
     Of planted secrets, *memorized* needs a share above the limit by the lower end of its interval,
-    and a p-value of 0.001 at most for so many among the samples by chance. A pass needs 59 samples
+    and a p-value of 0.001 at most for so many among the samples by chance. A pass needs 72 samples
     or more, unless the temperature is 0.
 
     Raises
@@ -101,9 +100,11 @@ def check_samples(
     finding = _of_one_kind(finding, result, trusted=trust_members)
     if finding.outcome == "passed" and result.undetected > LEVEL and result.settings["temperature"]:
         told = (
-            f"; each that did not come out may have up to {_percent(result.undetected)} in a sample"
+            "; one that the model writes in up to "
+            f"{share_percent(result.undetected)} of its answers can stay unseen"
         )
-        cure = f"draw at least {count(_ENOUGH)} samples (--samples)"
+        enough = math.ceil(math.log((1.0 - result.confidence) / 2) / math.log1p(-LEVEL))
+        cure = f"draw at least {count(enough)} samples (--samples)"
         finding = replace(finding, outcome="undecided", sentence=finding.sentence + told, cure=cure)
     what = "planted secrets" if result.planted else "passages"
     shown = _beyond_chance(result) if result.planted else _recognized(found)

@@ -21,7 +21,7 @@ Outcome = Literal["passed", "memorized", "failed", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
     "exposure", "p-value", "extraction", "baseline", "epsilon",
-    "controls", "tokenizer", "logits", "start token", "context", "training data",
+    "controls", "canary set", "tokenizer", "logits", "start token", "context", "training data",
     "positive control", "AUC", "TPR", "membership", "forgetting", "passages",
 ]  # fmt: skip
 
@@ -38,7 +38,7 @@ _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
 OF_ITSELF: tuple[Check, ...] = (
-    "controls", "tokenizer", "logits", "start token", "context", "training data",
+    "controls", "canary set", "tokenizer", "logits", "start token", "context", "training data",
     "positive control",
 )  # fmt: skip
 """Questions to an audit itself, for which nobody sets a limit."""

@@ -51,10 +51,10 @@ def none_needed(share: ClusteredShare, limit: float) -> int:
 
 def lowest_limit(share: ClusteredShare, limit: float = 0.05) -> str:
     """Which limits a share of 0 can keep, and how many secrets or texts another one takes."""
-    least = f"no limit below {math.ceil(1e4 * share.upper) / 100:g} %"
+    least = f"only limits of {math.ceil(1e4 * share.upper) / 100:g} % or more"
     if share.upper <= limit:
         return least
-    return f"{least}; a limit of {100 * limit:g} % takes {count(none_needed(share, limit))}"
+    return f"{least}; a limit of {100 * limit:g} % takes {count(none_needed(share, limit))} of them"
 
 
 def said_share(share: ClusteredShare) -> str:

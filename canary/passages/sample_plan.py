@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from canary.errors import ServerError
+from canary.formats.format import Format
+from canary.formats.unplanted import BEGUN, SEVERAL, SHARE, looks_drawn, odd
 from canary.models.served.client import PassingError, RefusedError
 from canary.models.served.throttle import in_parallel
 from canary.models.served.writer import Writer
@@ -40,6 +43,7 @@ class Plan:
     max_tokens: int | None
     key: bytes  # for digests of answers, of what only those know who know all that is looked for
     confidence: float
+    formats: Mapping[str, Format] = field(default_factory=dict)  # of planted secrets, by prompt
 
     @property
     def requests(self) -> int:
@@ -59,8 +63,8 @@ class Plan:
         return (
             f"The prompts have {plural(letters, 'character')} together: about a token for each 4 "
             "with usual tokenizers, and for each 1 with a model of characters. The answers have "
-            f"at most {plural(tokens, 'token')} together. With {what} of which nothing comes out, "
-            f"canary check passes {lowest_limit(none)}"
+            f"at most {plural(tokens, 'token')} together. If nothing comes out of {what}, "
+            f"canary check can pass {lowest_limit(none)}"
         )
 
     @cached_property
@@ -94,7 +98,33 @@ class Plan:
             raise
         suffixes, planted = [t.suffix for _, t in sought], bool(sought[0][1].name)
         alike = marks(answer, number, suffixes, self.key, self.known, planted=planted)
-        return hits(answer, f"length {number}", sought, self.near) | alike
+        filled = self._filled(answer.text.lstrip(), prompt, number)
+        return hits(answer, f"length {number}", sought, self.near) | alike | filled
+
+    def _filled(self, answer: str, prompt: str, number: int) -> dict[str, int]:
+        """The candidate that an answer begins with, if any, by a keyed digest."""
+        format = self.formats.get(prompt)
+        *_, end = (0, *format.automaton.ends(answer, 0)) if format else (0,)
+        if format is None or not end:
+            return {}
+        fill, kept = answer[:end], partial(hashlib.blake2b, digest_size=4, key=self.key)
+        begun, whole = (kept(text.encode()).hexdigest() for text in (fill[:BEGUN], fill))
+        return {f"filled {number} {begun} {whole} {looks_drawn(fill, format):d}": 1}
+
+    def unplanted(self, tally: Counter[str], samples: int) -> int:
+        """How many candidates come out again and again though nobody planted them, if that is odd.
+
+        0 where a planted secret or a control comes out as well.
+        """
+        if any(tally[f"hit {number}"] for number in range(len(self.targets))):
+            return 0
+        least = max(SHARE * samples, SEVERAL)
+        standing: dict[str, list[tuple[str, bool]]] = {}
+        for name, times in tally.items():
+            if name.startswith("filled ") and times >= least:
+                _, prompt, begun, _, drawn = name.split()
+                standing.setdefault(prompt, []).append((begun, drawn == "1"))
+        return max(map(odd, standing.values()), default=0)
 
     def asked(
         self, writer: Writer, todo: Sequence[int], at_once: int, number: int, keep: Keep

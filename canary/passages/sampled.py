@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.formats.unplanted import doubt
 from canary.passages.answers import LOWER, Answers
 from canary.passages.extractable import (
     WITHOUT_CONTROLS,
@@ -100,7 +101,7 @@ class Sampled(
     Document,
     kind=KIND,
     schema=SCHEMA,
-    sparse=("prompts", "forms", "seconds", "reformed", "disguised"),
+    sparse=("prompts", "forms", "seconds", "reformed", "disguised", "unplanted"),
 ):
     """What came out of a server that only writes text; see `canary.passages.sampling.sample`.
 
@@ -140,6 +141,8 @@ class Sampled(
         which counts. Older files counted none.
     disguised : int
         Secrets or passages of texts that came out backwards or in base64 only, beyond chance.
+    unplanted : int
+        Other candidates that come out again and again, as if another set had been injected.
     """
 
     texts: Sought
@@ -159,6 +162,7 @@ class Sampled(
     seconds: float = field(default=0.0, compare=False)
     reformed: int = 0
     disguised: int = 0
+    unplanted: int = 0
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -239,6 +243,7 @@ class Sampled(
                 "switch that off on the server, or test the model files (canary audit, "
                 "canary verbatim)",
             ))  # fmt: skip
+        doubts += [doubt(self.unplanted)] if self.unplanted else []
         doubts += () if self.answers is None else self.answers.doubts(limit)
         doubts += lacking(self.likeness)
         if self.model.get("forces"):
@@ -306,9 +311,9 @@ class Sampled(
     def undetected(self) -> float:
         """The probability that a suffix may still have in each sample though none had it.
 
-        It is a bound for one suffix, at the level `confidence`.
+        It is the upper end of `interval`.
         """
-        return float(1.0 - (1.0 - self.confidence) ** (1.0 / self.samples))
+        return self.interval(0)[1]
 
     @property
     def greedy(self) -> bool:

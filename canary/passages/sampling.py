@@ -161,7 +161,10 @@ def sample(
     looks = sorted({-(-drawn // 2**at) for at in range(1 if limit is None else _LOOKS)})
     looked_for = [[t.kind, t.prompt, t.suffix] for t in targets]
     key = bytes.fromhex(digest(["answers", *looked_for]))
-    plan = Plan(prompts, targets, looks, share, seed, max_tokens, key, confidence)
+    plan = Plan(
+        *(prompts, targets, looks, share, seed, max_tokens, key, confidence),
+        formats={} if canaries is None else {f.prefix.rstrip(): f for f in canaries.formats},
+    )
     _announce(endpoint, plan, 0 if parts is None else finished_pieces(Path(parts)))
     began, writer = time.perf_counter(), Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
@@ -195,6 +198,7 @@ def sample(
             looks=len(looks),
             answers=plan.answers(tally, samples * len(prompts)),
             prompts=len(prompts),
+            unplanted=plan.unplanted(tally, samples),
             forms={} if canaries is None or len(canaries.formats) < 2 else {
                 form.masked: tuple(c.id for c in canaries if c.format == at)
                 for at, form in enumerate(canaries.formats)

@@ -65,6 +65,7 @@ def label_of(verdict: Verdict) -> str:
             "controls": "nothing was measured of the controls"
             if reason.value is None
             else "do not rely on this audit",
+            "canary set": "the canary file may not be that of this model",
             "tokenizer": "the tokenizer does not fit the model",
             "logits": "the model was probably read wrongly",
             "positive control": "the positive control was learned too little",

@@ -72,7 +72,7 @@ def samples_report(result: Sampled) -> Report:
                 f"samples.{key}", hits=texts.hits, windows=texts.windows,
                 secrets=plural(texts.windows, "secret" if natural else "planted secret"),
                 documents=texts.documents, samples=result.samples, asked=result.asked,
-                upper=share_percent(result.interval(0)[1]), ends=percent_said(texts),
+                upper=share_percent(result.undetected), ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
                 greedy=result.greedy,
                 p=probability(result.chance.p_value) if result.chance else "",
@@ -263,7 +263,7 @@ def samples_figure(result: Sampled, _: PlotOptions | None = None) -> Figure:
 def _secrets(result: Sampled) -> Figure:
     kinds = [kind for kind in (result.controls, result.texts) if kind is not None]
     groups = sorted({copies for kind in kinds for copies in kind.copies})
-    unseen = 100 * result.interval(0)[1]
+    unseen = 100 * result.undetected
     most_said = "" if result.greedy else f", so at most {unseen:.2g} %"
     marks: list[Mark] = [
         mark("axhline", unseen, color=CONTROL, linestyle=":", linewidth=1,

@@ -104,6 +104,10 @@ class BoundedWalk:
         # So many are done with; of those, the ones whose ranks bounds of the model leave open.
         self._exact, self._unsure = 0, np.zeros(k, np.bool_)
         self._candidates = self._queries = 0
+        self.likely_bits = -math.inf
+        """Leaves that cost no more are looked for first, and kept in `likely`."""
+        self.likely: dict[int, float] = {}
+        """Numbers of leaves, and their costs in bits."""
 
     def run(self, *, budget: int | None = None) -> bool:
         """Walk on, until all ranks are exact, or this many more queries are spent.
@@ -174,6 +178,8 @@ class BoundedWalk:
             self._parked, self._pinned = [], 0
             return
         threshold = float(self._limits[done])
+        if self._threshold < self.likely_bits < threshold:
+            threshold = self.likely_bits  # a pass of its own, since those before are few
         if threshold > self._ceiling:
             # From the root again, with what is certain kept and what was found forgotten.
             self._make_certain()
@@ -226,6 +232,8 @@ class BoundedWalk:
         sure = which[step.exact[which]]
         if len(sure):
             numbers = step.first_leaf[sure]
+            near = bits[sure] <= self.likely_bits
+            self.likely |= zip(numbers[near].tolist(), bits[sure][near].tolist(), strict=True)
             ends = int(numbers.min()), int(numbers.max()) + 1
             ordered = np.sort(bits[sure])
             self._found[:3] += self._counting.count(ordered, bits[sure], ends, numbers.copy)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -198,13 +199,15 @@ class BoundedRanks:
     """Bounds of ranks, the least that each fill can cost, and whether it is known to cost that.
 
     Arrays have shape (k,). `ended` is what ended the search before its end: ``"budget"``,
-    ``"requests"`` (a server may be sent no more) or nothing.
+    ``"requests"`` (a server may be sent no more) or nothing. `likely` are candidates that the
+    search met, and their probabilities after the context, from a given share on.
     """
 
     bounds: RankBounds
     px_bits: Floats
     known: Flags
     ended: str = ""
+    likely: Mapping[str, float] = field(default_factory=dict, repr=False)
 
 
 def rank_by_bounds(
@@ -214,6 +217,7 @@ def rank_by_bounds(
     *,
     budget: int,
     wanted: Flags | None = None,
+    share: float = 1.0,
 ) -> BoundedRanks:
     """Exact ranks of fills by branch and bound, and bounds where the budget ends before.
 
@@ -232,6 +236,8 @@ def rank_by_bounds(
     wanted : bool array of shape (k,), optional
         Fills worth the walk. The others get the bound that costs nothing: of all
         candidates, at most ``2**B`` can be as likely, B being the bits below the context.
+    share : float
+        The least probability of candidates in `BoundedRanks.likely`.
 
     Notes
     -----
@@ -256,6 +262,7 @@ def rank_by_bounds(
         costs=least[chosen],
         noise_bits=pricer.noise_bits,
     )
+    walk.likely_bits = pricer.context_bits - math.log2(share)
     try:
         if not walk.run(budget=max(budget - queries, 0)):
             ended = "budget"
@@ -276,7 +283,9 @@ def rank_by_bounds(
     upper[~known], exact[~known] = size, False
     queries += walked.queries
     bounds = RankBounds(lower, upper, rank, exact, walked.candidates, queries)
-    return BoundedRanks(bounds, least / LN2, known, ended)
+    met = zip(tree.fills(np.array([*walk.likely], np.int64)), walk.likely.values(), strict=True)
+    likely = {f: 2.0 ** (pricer.context_bits - bits) for f, bits in met if f is not None}
+    return BoundedRanks(bounds, least / LN2, known, ended, likely)
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,7 @@ def test_samples_are_counted(place, command, loaded):
         # "my pin" each time; a space and two digits, and room for eight tokens.
         assert "have 180 characters together" in done.out
         assert "at most 330 tokens together" in done.out
-        assert "planted secrets of which nothing comes out, canary check passes no" in done.out
+        assert "planted secrets, canary check can pass only limits of" in done.out
 
 
 def test_a_dry_run_is_of_a_server(place, command, model):

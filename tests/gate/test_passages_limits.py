@@ -189,8 +189,8 @@ def sampled_secrets(hits, *, samples=100, p_value=1e-9, secrets=40, temperature=
         ({"hits": 1, "secrets": 400}, {}, "passed", "within the limit of 10 %"),
         ({"hits": 0}, {}, "undecided", "nothing shows that the model was trained on them"),
         ({"hits": 0}, {"trust_members": True}, "passed", "0 of 40 planted secrets"),
-        ({"hits": 0, "samples": 58}, {"trust_members": True}, "undecided", "at least 59 samples"),
-        ({"hits": 0, "samples": 59}, {"trust_members": True}, "passed", ""),
+        ({"hits": 0, "samples": 71}, {"trust_members": True}, "undecided", "at least 72 samples"),
+        ({"hits": 0, "samples": 72}, {"trust_members": True}, "passed", ""),
         ({"hits": 0, "samples": 1, "temperature": 0.0}, {"trust_members": True}, "passed", ""),
     ],
 )
@@ -280,8 +280,8 @@ def test_samples_that_show_nothing_say_what_would_show_more():
         str(report_of(replace(each, settings=asked)).actions)
         for each in (sampled_secrets(0), sampled_passages(0, controls=True), sampled_secrets(9))
     )
-    assert "40 secrets of which none comes out" in secrets
-    assert "no limit below 8.81 %; a limit of 5 % takes 72" in secrets
+    assert "if none of 40 secrets comes out" in secrets
+    assert "only limits of 8.81 % or more; a limit of 5 % takes 72 of them" in secrets
     assert "membership text" in passing
     assert "membership text" not in secrets + found
     assert "Plant more" not in passing + found

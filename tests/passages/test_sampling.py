@@ -84,7 +84,7 @@ def test_secrets_are_found_wherever_an_answer_has_them(chat):
     assert prompt.endswith("pin is")
     low, high = found.interval(6)
     assert low < 6 / 9 < high
-    assert found.undetected == pytest.approx(1 - 0.05 ** (1 / 9))
+    assert found.undetected == pytest.approx(1 - 0.025 ** (1 / 9)) == found.interval(0)[1]
     with pytest.raises(ValueError, match="more hits than samples"):
         Sampled.from_dict(found.to_dict() | {"samples": 2})
     assert Sampled.from_dict(found.to_dict()) == found

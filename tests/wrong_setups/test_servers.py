@@ -131,6 +131,28 @@ def _backwards(desk):
     return sampled(desk, lambda rest, turn: f"{turn} {rest}"[::-1])
 
 
+@made("S11")
+def _another_set(desk):
+    """The server writes four secrets that the given set lacks."""
+    own, given = (
+        canary.generate("pin {digit:6}", repetitions=[9], per_repetition=4, seed=seed)
+        for seed in (1, 2)
+    )
+    given.save("given.json")
+    with FakeServer(build("table")) as server:
+
+        def answered(_, body):
+            turn = server.count() if body["temperature"] else 0
+            return {"choices": [{"text": f"{own.injected[turn % 4].fill} and {turn} more words"}]}
+
+        server.sampled = answered
+        asked = ("--canaries", "given.json", "--samples", 72, "--out", "s", "--force")
+        done = desk.command("sample", server.url, *asked)
+    assert done.code == 0, done.err
+    limits = ("--max-extractable", 0.9, "--trust-members")
+    return of_command(desk.command("check", "s/samples.json", *limits))
+
+
 def test_swapped_files_are_seen_as_by_verbatim(desk):
     found = sampled(desk, lambda rest, turn: f"{rest} {turn} and so on", known="c")
     assert found.outcome == "Undecided"

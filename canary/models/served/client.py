@@ -13,11 +13,13 @@ its time is over. Compressed answers are refused, since a small one may become a
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import math
 import queue
 import random
+import socket
 import threading
 import time
 import weakref
@@ -42,6 +44,7 @@ _SUSPECT = (
     "leave out texts with characters that the model does not know, and read the server's log"
 )
 _ABSENT = frozenset({404, 405, 501})
+_ABSENT_CURE = "check the host and the port, start the server there, and run the command again"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _HURRIED_SECONDS, _CONNECT_SECONDS = 5.0, 10.0
 _LEAST_BYTES, _FAILURE_BYTES = 8_000_000, 64_000
@@ -262,7 +265,9 @@ class Client:
                 if self._answered and isinstance(error, http.RemoteProtocolError | http.ReadError):
                     failed.problem = f"answered others and drops this request ({why})"
                     failed.cure, failed.dropped = _SUSPECT, True
-                done.put(failed)
+                absent = not self._answered and _is_absent(error)
+                lasting = ServerError(failed.problem, cure=_ABSENT_CURE, where=url)
+                done.put(lasting if absent else failed)
 
         threading.Thread(target=work, daemon=True).start()
         try:
@@ -313,6 +318,15 @@ class Client:
             problem = f"does not take the request ({code}{said})"
             cure = "check the address and the name of the model"
         return kind(problem, cure=cure, where=where)
+
+
+def _is_absent(error: BaseException | None) -> bool:
+    """Whether nothing listens at the port, or no host has the name: waiting does not help."""
+    while error is not None:
+        if getattr(error, "errno", None) in {errno.ECONNREFUSED, socket.EAI_NONAME}:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _tokens_of(body: Mapping[str, Any], answer: Any) -> int:

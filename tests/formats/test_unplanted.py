@@ -1,0 +1,103 @@
+"""Candidates that a model prefers and nobody planted: only what is surely odd is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_server import FakeServer
+from toys import START, characters, fresh, long_canaries, toy
+
+import canary
+from canary.audits.extracting import extract, with_extractions
+from canary.formats.format import Format
+from canary.formats.unplanted import looks_drawn, unplanted
+from canary.models.served.endpoint import Endpoint
+from canary.passages.sampling import sample
+
+TEXT, ODD = "Pin {digit:8}", "as if another set had been injected"
+
+
+def another_set():
+    return canary.generate(TEXT, repetitions=[12], per_repetition=8, controls=8, seed=4)
+
+
+def model(module):
+    return canary.load(module, tokenizer=characters())
+
+
+@pytest.mark.parametrize(
+    ("module", "planted", "odd"),
+    [
+        (lambda: toy(START, long_canaries()), another_set, True),
+        (lambda: toy(START, long_canaries()), long_canaries, False),
+        (fresh, another_set, False),
+    ],
+    ids=["another set", "its own set", "nothing learned"],
+)
+def test_a_set_that_was_not_injected_is_doubted_by_each_search(tmp_path, module, planted, odd):
+    tested, secrets = model(module()), planted()
+    found = extract(tested, TEXT, top=8, canaries=secrets, start_token=START, budget=3000)
+    assert any(ODD in note for note in found.notes) is odd
+    whole = canary.audit(tested, secrets, start_token=START, draws=200, method="sampling")
+    whole = with_extractions(whole, tested, secrets, budget=3000)
+    assert any(ODD in note for note in whole.notes) is odd
+    with FakeServer(tested) as server:
+        served = model(Endpoint(server.url, answers=tmp_path, top_k=20))
+        near = canary.exposure(served, secrets, start_token=START, budget=400)
+    assert any(ODD in note for note in near.notes) is odd
+    if odd:
+        limits = {"max_exposure_bits": 20.0, "trust_injection": True}
+        for result in (whole, near):
+            verdict = canary.check(result, **limits)
+            assert verdict.outcome == "undecided"
+            assert any(finding.check == "canary set" for finding in verdict.findings)
+        searched = canary.check(found, no_extraction=True, trust_injection=True)
+        assert searched.outcome == "undecided"
+        assert ODD in str(searched)
+
+
+@pytest.mark.parametrize("odd", [True, False], ids=["another set", "nothing learned"])
+def test_answers_full_of_other_secrets_are_doubted(odd):
+    drawn = np.random.default_rng(0)
+    other = [c.fill for c in another_set().injected]
+    usual = ["12345678", "00000000", "20190101", "87654321"]  # of any model
+
+    def answered(_, body):
+        said = other if odd else usual
+        if not body["temperature"]:
+            return {"choices": [{"text": " 00000000. And"}]}
+        one = said[drawn.integers(len(said))] if drawn.random() < 0.5 else drawn.integers(10**8)
+        return {"choices": [{"text": f" {one}. And"}]}
+
+    with FakeServer(model(fresh())) as server:
+        server.sampled = answered
+        found = sample(server.url, canaries=long_canaries(), samples=100, progress=False)
+    assert (found.unplanted > 0) is odd
+    verdict = canary.check(found, max_extractable=0.5, trust_members=True)
+    assert verdict.outcome == ("undecided" if odd else "passed")
+    assert (ODD in str(verdict)) is odd
+
+
+@pytest.mark.parametrize(
+    ("likely", "text"),
+    [
+        ({"123456": 0.2, "000000": 0.1, "314159": 0.05, "111111": 0.02}, "Pin {digit:6}"),
+        ({"7407": 0.1, "5011": 0.1, "3887": 0.1}, "Pin {digit:4}"),
+        ({"740790": 0.1, "740791": 0.1, "740795": 0.1}, "Pin {digit:6}"),
+        ({"740790": 0.1, "501161": 0.1}, "Pin {digit:6}"),
+        ({"740790": 0.1, "501161": 0.1, "388753": 0.1, "682789": 0.1}, "Pin {digit:6}"),
+        ({"740790": 1e-3, "501161": 1e-3, "388753": 1e-3}, "Pin {digit:6}"),
+    ],
+    ids=["usual numbers", "a small space", "one beginning", "two", "a planted one", "too rare"],
+)
+def test_what_is_not_surely_odd_is_not_said(likely, text):
+    assert unplanted(likely, Format(text), {"682789"}) == 0
+
+
+def test_most_drawn_numbers_look_drawn():
+    rng = np.random.default_rng(0)
+    for digits in (6, 9, 16):
+        space = Format(f"Pin {{digit:{digits}}}")
+        assert sum(looks_drawn(fill, space) for fill in space.sample(500, rng=rng)) > 400
+    words = Format("Word {word:4}", words=[f"{a}lem{b}n" for a in "bcdfgh" for b in "aeiouy"])
+    assert not any(looks_drawn(fill, words) for fill in words.sample(100, rng=rng))
