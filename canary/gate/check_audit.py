@@ -35,7 +35,7 @@ from canary.gate.preconditions import (
     lost_in,
     verification_in,
 )
-from canary.gate.regression import check_seeds, more_than, with_level
+from canary.gate.regression import check_seeds, more_than, of_same_weights, with_level
 from canary.gate.same_weights import check_weights, of_files, other_files, stopped_runs
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
@@ -125,7 +125,8 @@ def check(
         *memorized* if the audit, or the extraction, brought an injected canary out of the model.
     baseline : Baseline, path, Audit or sequence of Audit, optional
         *memorized* if canaries are more exposed than there (`canary.gate.regression`);
-        *undecided* if canaries were learned there and none is here.
+        *undecided* if canaries were learned there and none is here, or the weights are the same
+        and `model` is not given.
     max_epsilon : float, optional
         *memorized* if training is less private than this for certain. Needs `canaries`.
     canaries : CanarySet, optional
@@ -277,10 +278,11 @@ def check(
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)
         own = groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
-        findings += [with_level(
-            more_than(now, baseline, repetitions=own, seed=seed),
+        findings.append(with_level(
+            of_same_weights(more_than(now, baseline, repetitions=own, seed=seed), audits, baseline,
+                            named=model is not None),
             [] if max_exposure_bits else audits, own,
-        )]  # fmt: skip
+        ))  # fmt: skip
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
         compared += [_NO_START] * (known == [True, False])
     left_out = left_out_of(audits, repetitions, require_learned)

@@ -236,9 +236,9 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
 
 
 def check_level(level: float) -> float:
-    """A limit on p-values, if it lies above 0 and below 1; an `InputError` otherwise."""
-    cure = "give a number above 0 and below 1; 0.001 is usual for a gate"
-    return limit_checked(level, lambda p: 0.0 < p < 1.0, "on p-values", cure, "max_p")
+    """A limit on p-values, from 0.000001 to 0.5: beyond, it tests nothing; else an `InputError`."""
+    cure = "give a number from 0.000001 to 0.5; 0.001 is usual for a gate"
+    return limit_checked(level, lambda p: 1e-6 <= p <= 0.5, "on p-values", cure, "max_p")
 
 
 def exceeding(limit: float, canaries: int) -> float:

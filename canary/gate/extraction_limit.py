@@ -149,7 +149,8 @@ def _finding(
     )
     places = {place: c for place, c in enumerate(extraction.candidates, 1) if c.canary in copies}
     if not places and extraction.proven:
-        told += f"extracted none of {number}"
+        tried = plural(len(extraction.candidates), "guess", "guesses")
+        told += f"extracted none of {number} in {tried}"
         return Finding("extraction", subject, "passed", told, limit=0.0, value=0.0)
     if not places:
         brought = f"brought out {plural(len(extraction.candidates), 'candidate')} and no canary"

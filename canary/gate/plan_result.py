@@ -111,8 +111,8 @@ class GatePlan(Shown, Record):
         if total == each:
             return highest
         return (
-            f"{highest}, or {low} behind more likely groups of the format. A format for each "
-            f"number of copies allows {high} for all (canary generate with --repetitions for each)"
+            f"{highest}, or {low} if the other groups are more likely. Only a limit near that "
+            "takes a format for each number of copies (canary generate with --repetitions for each)"
         )
 
     def summary(self) -> str:

@@ -31,6 +31,9 @@ PROCEDURE_LEVEL = 0.05
 SEEDS = 3
 """So many seeds of each way of training are compared at the least."""
 
+ITSELF = "a model is compared with itself"
+"""What an undecided finding on a baseline says if its weights are those of the audit."""
+
 
 def more_than(
     current: Baseline,
@@ -124,9 +127,6 @@ def more_than(
         f"in the baseline on average ({how}, p = "
         f"{probability(surely if outcome == 'memorized' else value)} by permutation)"
     )
-    prints = {measured.model.get("fingerprint") for measured in (now[0], before[0])}
-    if alone and len(prints) == 1 and all(prints):
-        told += "; both are of the same weights: if the model was trained since, audit it again"
     who = "all injected canaries"
     if repetitions is not None:
         who = f"injected canaries with {', '.join(map(str, sorted(set(repetitions))))} copies"
@@ -143,6 +143,27 @@ def more_than(
         chance=level,
         canaries=standings if alone and outcome == "memorized" else (),
     )
+
+
+def of_same_weights(
+    found: Finding, audits: Sequence[Audit], baseline: Baseline, *, named: bool
+) -> Finding:
+    """A pass of weights that are compared with themselves, which is none.
+
+    As of an audit that lay there when the model was trained again. It is one if the model was
+    `named`, so that nothing was trained since, or is on a server, where nothing can name it.
+    """
+    prints = {audit.model.get("fingerprint") for audit in audits}
+    prints |= {measured.model.get("fingerprint") for measured in baseline.audits}
+    if found.outcome != "passed" or len(prints) > 1 or not all(prints):
+        return found
+    told = "the audit and the baseline are of the same weights"
+    if named or audits[0].model.get("device") == "served":
+        return replace(found, sentence=f"{found.sentence}; {told}")
+    told += f", so {ITSELF}"
+    cure = "audit the model that was trained since, and check that audit; if none was, name the "
+    cure += "model with --model (in Python model), which compares its weights with the audit"
+    return replace(found, outcome="undecided", sentence=told, cure=cure)
 
 
 def with_level(

@@ -114,9 +114,9 @@ def watched(
     found, read = seen.get("canaries", 0), plural(seen.get("read", 0), "batch", "batches")
     spoiled = [s for s in seen.get("findings", ()) if any(mark in s for mark in _SPOILED)]
     short = history.shortage
-    most = "the first " * (found >= MOST_COUNTED and not short)
-    told = f"the monitor counted {most}{plural(found, 'copy', 'copies')} of canaries in {read}"
-    told += ", after which it stops counting" * bool(most)
+    told = f"the monitor counted {plural(found, 'copy', 'copies')} of canaries in {read}"
+    enough = found >= MOST_COUNTED and not short
+    told += ", which is enough, so it counted no further" * enough
     cure = ""
     if not found:
         told, cure = f"the monitor counted no canary in {read} of the training", _WHOLE

@@ -32,6 +32,7 @@ from canary.reports.limits import (
     stricter,
     takes_more_secrets,
 )
+from canary.reports.open_limits import memorized_within
 from canary.reports.recovery import Recovery, blind_guesses, median_guesses, untested_below
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -112,35 +113,8 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values |= limit_choice([("this model", audit)] if verdict is None else [])
         values |= {"even": first == 1 and not safe, **_next_test(audit, verdict)}
     elif outcome == "passed" and verdict is not None:
-        kind = planting_of(verdict)
-        some = only_some_learned(audit) if kind == "shown" and not verdict.rests_on else ""
-        shown = kind in ("shown", "watched", "own", "") and not some
-        values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
-        weak, left = stricter(verdict), left_found(verdict)
-        largest = "largest" in verdict.reason.subject
-        tighter = weak and not (left or largest)
-        replant = tighter and takes_new_secrets(audit)
-        values |= {"tighter": tighter and not replant, "replant": replant,
-                   "enough": replant and enough_secrets(audit)}  # fmt: skip
-        values |= {
-            "longer": weak and largest,
-            "weak": weak and not left,
-            "strictly": weak,
-            "left": left,
-        }
-        size, bits = verdict.space_size, limit or 0.0
-        values["asked"] = plural(asked_guesses(size, bits), "guess", "guesses") if weak else ""
-        known = learned_copies(audit) if weak and not left else []
-        untested = "" if verdict.control or not known else _untested(audit)
-        values |= {"weak_learned": listed(known) if known else "", "weak_untested": untested}
-        between = verdict.control and untested_below([audit], verdict.control)
-        values |= {"control": verdict.control and copies(verdict.control), "between": between}
-        values |= {"shown": shown and not (weak or left)}
-        values["strict"] = would_strictly(audit) if tighter else ""
-        values |= {"used": kind in ("claimed", "checked") or some}
-        counted = shown and not left and verdict.rests_on == "verified"
-        values |= {"verified": kind == "checked" or counted, "above": above_limit(audit, verdict)}
         case = "passed"
+        values |= _passed(audit, verdict)
     elif verdict is not None:
         values |= _undecided(audit, verdict)
         case = "unread" if verdict.reason.check == "training data" else "undecided"
@@ -151,6 +125,42 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values["more"] = judged.case in ("hints", "outlier")
         values["again"] = values["unlimited"] = not values["more"]
     return [*said(f"decide.{case}", **values)]
+
+
+def _passed(audit: Audit, verdict: Verdict) -> dict[str, object]:
+    """What follows from a pass, for the words below ``decide.passed``."""
+    kind = planting_of(verdict)
+    some = only_some_learned(audit) if kind == "shown" and not verdict.rests_on else ""
+    shown = kind in ("shown", "watched", "own", "") and not some
+    values: dict[str, object] = {"trusted": kind == "claimed", "learned": some}
+    weak, left = stricter(verdict), left_found(verdict)
+    largest = "largest" in verdict.reason.subject
+    tighter = weak and not (left or largest)
+    replant = tighter and takes_new_secrets(audit)
+    values |= {"tighter": tighter and not replant, "replant": replant,
+               "enough": replant and enough_secrets(audit)}  # fmt: skip
+    values |= {
+        "longer": weak and largest,
+        "weak": weak and not left,
+        "strictly": weak,
+        "left": left,
+    }
+    size, bits = verdict.space_size, verdict.limit_bits or 0.0
+    values["asked"] = plural(asked_guesses(size, bits), "guess", "guesses") if weak else ""
+    known = learned_copies(audit) if weak and not left else []
+    untested = "" if verdict.control or not known else _untested(audit)
+    values |= {"weak_learned": listed(known) if known else "", "weak_untested": untested}
+    least = min([*learned_copies(audit), verdict.control])
+    between = least == verdict.control and untested_below([audit], least)
+    values |= {"control": verdict.control and copies(least), "between": between}
+    within = memorized_within(verdict)
+    values |= within | {"shown": shown and not (weak or left or within["but"])}
+    values["partly"] = "" if within["but"] else some
+    values["strict"] = would_strictly(audit) if tighter else ""
+    values |= {"used": kind in ("claimed", "checked") or some}
+    counted = shown and not (left or within["but"]) and verdict.rests_on == "verified"
+    values |= {"verified": kind == "checked" or counted, "above": above_limit(audit, verdict)}
+    return values
 
 
 def _next_test(audit: Audit, verdict: Verdict | None) -> dict[str, object]:

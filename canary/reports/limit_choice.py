@@ -14,7 +14,8 @@ from canary.gate.check_audit import forecast
 from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.weak_limits import LOOSE_BITS, STRICT_BITS, asked_guesses, is_weak
 from canary.reports.document import Table, said_in_one, sentence
-from canary.reports.limits import LIMITED, listed, takes_more_secrets, whose_guesses
+from canary.reports.limits import listed, takes_more_secrets, whose_guesses
+from canary.reports.open_limits import LIMITED
 from canary.reports.recovery import Recovery
 from canary.reports.sentences import guesses_of
 from canary.statistics.numbers import copies, count, plural

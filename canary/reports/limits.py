@@ -13,6 +13,7 @@ from canary.audits.search_ranks import with_search
 from canary.gate.attacks_written import Attacks
 from canary.gate.forgetting_limit import Compared
 from canary.gate.preconditions import unread
+from canary.gate.regression import ITSELF
 from canary.gate.verdict import Finding, Verdict
 from canary.gate.watched import HISTORY
 from canary.gate.weak_limits import STRICT_BITS, asked_guesses
@@ -20,7 +21,7 @@ from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
 from canary.reports.forgetting_report import NEVER_SAW
-from canary.reports.open_limits import doubted
+from canary.reports.open_limits import doubted, memorized_within, only_limit, passed_words
 from canary.reports.recovery import Recovery, counts, easiest, most_guesses, untested_below
 from canary.reports.sentences import answer, guesses_of
 from canary.reports.wording import plain_start
@@ -41,6 +42,8 @@ def label_of(verdict: Verdict) -> str:
         if left_found(verdict):
             rest = listed(sorted({c.repetitions for c in _asked_of(verdict)}))
             return f"Passed only for the secrets that appeared {rest}; others were found"
+        if but := memorized_within(verdict)["but"]:
+            return str(but)
         if verdict.audits and kind == "claimed":
             return "Passed, if the planted secrets were in the training data"
         if verdict.audits and kind == "checked":
@@ -56,7 +59,9 @@ def label_of(verdict: Verdict) -> str:
         if isinstance(verdict.tested, Attacks) and verdict.tested.not_made[0]:
             made = plural(len(verdict.tested.attacks), "attack")
             return f"Passed against {made} only (stronger ones were not made){more}"
-        return f"Passed: within the limit that was set{more}"
+        baseline = only_limit(verdict) == "baseline"
+        kept = "no more exposed than the baseline" if baseline else "within the limit that was set"
+        return f"Passed: {kept}{more}"
     if verdict.outcome == "undecided":
         known = {
             "training data": "the record of a training is not shown to be of this model"
@@ -74,6 +79,7 @@ def label_of(verdict: Verdict) -> str:
             if _alone(reason, verdict)
             else "it is not known what came before the secrets",
             "context": "the test left out what came before the secrets",
+            "baseline": "the baseline is of the same model" * (ITSELF in reason.sentence),
         }
         why = known.get(reason.check) or doubted(reason, verdict) or "not enough data to decide"
         allowed = " (counted as passed, by an option of the check)" if verdict else ""
@@ -123,7 +129,7 @@ def tone_of(verdict: Verdict) -> str:
             kind == "shown" and _sure_of(verdict)
         )
         open_to = unread or _claim(verdict) or stricter(verdict) or left_found(verdict)
-        return "undecided" if open_to else "not-found"
+        return "undecided" if open_to or memorized_within(verdict)["but"] else "not-found"
     return "memorized" if verdict.outcome == "failed" else verdict.outcome
 
 
@@ -282,7 +288,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     known, below = left_found(verdict), _below(verdict)
     unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")
     ends = bool(counted and verdict.outcome == "undecided" and reason.lower is not None)
-    before = _before(verdict)
+    before, passed = _before(verdict), passed_words(verdict)
     yield said_in_one(
         f"limit.{verdict.outcome}", counted=counted, which=whose_guesses(reason, largest=largest),
         guesses=takes, worst=counted and not largest and worst, **below,
@@ -296,6 +302,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         low=ends and count(guesses_of(math.log2(size) - (reason.upper or 0.0))),
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
+        **({} if counted else passed),
     )  # fmt: skip
     numbers = sorted({*verdict.left_out} - {verdict.control})
     if verdict.control and verdict.outcome == "passed":
@@ -311,7 +318,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         if (
             said_of_it.verdict == "memorized"
             and verdict.outcome == "passed"
-            and (known or verdict.control)
+            and (known or verdict.control or passed["but"])
         ):
             continue  # more was learned than the limit allows of others
         if said_of_it.verdict == "memorized" and verdict.outcome == "passed":
@@ -391,7 +398,3 @@ def above_limit(audit: Audit, verdict: Verdict) -> int:
         return 0
     found = [c.exposure for c in audit.injected if c.repetitions not in verdict.left_out]
     return sum((e.lower_bits if e.bits is None else e.bits) > limit for e in found)
-
-
-LIMITED = ("exposure", "p-value", "extraction", "baseline", "epsilon")
-"""What somebody sets a limit for; other checks are of the audit itself."""

@@ -15,7 +15,10 @@ from gate_audits import trusting as check
 from canary.errors import InputError, RecordError
 from canary.gate.baselines import Baseline
 from canary.gate.check_audit import new_baseline
-from canary.gate.regression import MODEL_LEVEL, PROCEDURE_LEVEL
+from canary.gate.regression import MODEL_LEVEL, PROCEDURE_LEVEL, of_same_weights
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
+from canary.reports.limits import label_of, tone_of
 from canary.statistics.exposures import exposure_by_draws
 
 BASE = {1: [1.0, 2.0, 0.5, 1.5], 16: [8.0, 9.0, 10.0, 12.0]}
@@ -38,6 +41,11 @@ def test_more_golden():
     )
     assert "speaks of these two models" in str(verdict)
     assert len(found.canaries) == 8
+
+
+def of_another(audit):
+    """The baseline of an audit of other weights."""
+    return Baseline.of(replace(audit, model={**audit.model, "fingerprint": "b" * 64}))
 
 
 def hit(draws, hits, number=8):
@@ -68,18 +76,18 @@ def hit(draws, hits, number=8):
     ],
 )
 def test_two_models(now, before, outcome, said):
-    verdict = check(now, baseline=Baseline.of(before))
+    verdict = check(now, baseline=of_another(before))
     assert verdict.outcome == outcome
     assert said in str(verdict)
 
 
 def test_a_pass_says_the_level_that_nothing_limits():
     """Two models that both learned are alike: the baseline passes, and no limit was given."""
-    said = check(exact(MORE), baseline=Baseline.of(exact(MORE))).summary()
+    said = check(exact(MORE), baseline=of_another(exact(MORE))).summary()
     told = "the highest median is 10.5 bits (canaries that appeared 16 times), and no limit"
     assert said.startswith("passed: the canaries are exposed by 0.0 bits")
     assert told in said
-    options = {"baseline": Baseline.of(exact(MORE))}
+    options = {"baseline": of_another(exact(MORE))}
     assert "no limit" not in check(exact(MORE), max_exposure_bits=20, **options).summary()
     assert "no limit" not in str(check(exact(MORE), baseline=baseline(BASE)))
 
@@ -281,7 +289,7 @@ def after(start):
 
 
 def test_another_start_token_than_the_baselines_is_refused():
-    kept = Baseline.of(after(None))
+    kept = of_another(after(None))
     assert check(after(None), baseline=kept)
     with pytest.raises(InputError, match="with the baseline: the start token is '</s>', not 'none"):
         check(after("</s>"), baseline=kept)
@@ -291,7 +299,7 @@ def test_another_start_token_than_the_baselines_is_refused():
 
 def test_a_baseline_of_an_earlier_version_has_no_start_token(tmp_path):
     path = tmp_path / "base.json"
-    Baseline.of(after(None)).save(path)
+    of_another(after(None)).save(path)
     told = "an earlier version wrote the baseline, without the start token"
     assert not any(told in note for note in check(after(None), baseline=path).notes)
     document = json.loads(path.read_text())
@@ -304,10 +312,37 @@ def test_a_baseline_of_an_earlier_version_has_no_start_token(tmp_path):
         assert any(told in note for note in verdict.notes)
 
 
-def test_an_audit_of_the_baselines_own_weights_is_said_to_be():
+def test_an_audit_of_the_baselines_own_weights_decides_nothing():
     """As a kept audit is that a build checks again and again."""
-    here, there = exact({4: [3.0] * 8}, fingerprint="9f3c1b7e42d05a68" * 4), exact({4: [3.0] * 8})
-    said = str(check(here, baseline=Baseline.of(there)))
-    assert "both are of the same weights: if the model was trained since, audit it again" in said
-    other = exact({4: [3.0] * 8}, fingerprint="b" * 64)
-    assert "same weights" not in str(check(other, baseline=Baseline.of(there)))
+    one, served = exact({4: [3.0] * 8}), {"name": "m", "fingerprint": "c" * 64, "device": "served"}
+    verdict = check(one, baseline=Baseline.of(one))
+    assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+    assert "are of the same weights, so a model is compared with itself" in str(verdict)
+    assert "name the model with --model" in verdict.reason.cure
+    assert label_of(verdict) == "Undecided: the baseline is of the same model"
+    here = replace(one, model=served)  # whose weights nothing can name
+    assert "of the same weights" in str(check(here, baseline=Baseline.of(here)))
+    for named in (True, False):  # `check_weights` compared them, where a model was named
+        found = of_same_weights(
+            check(one, baseline=of_another(one)).reason, [one], Baseline.of(one), named=named
+        )
+        assert found.outcome == ("passed" if named else "undecided")
+    assert check(exact(MORE), baseline=Baseline.of(exact(BASE))).outcome == "memorized"
+
+
+def test_a_pass_against_a_baseline_is_no_limit_that_was_set():
+    calm, known = exact({4: [1.0] * 8, 64: [20.0] * 8}), exact({4: [8.0] * 8, 64: [20.0] * 8})
+    for audit, label, tone in (
+        (calm, "Passed: no more exposed than the baseline", "not-found"),
+        (
+            known,
+            "Passed against the baseline, but the model memorized planted secrets",
+            "undecided",
+        ),
+    ):
+        verdict = check(audit, baseline=of_another(audit), require_learned=64)
+        assert (verdict.outcome, label_of(verdict), tone_of(verdict)) == ("passed", label, tone)
+    said = " ".join(words_of(text) for text in report_of(verdict).decide)
+    assert "Do not release on this page alone" in said
+    assert "Text that appears 4 times or more often is at risk." in said
+    assert "does not speak against a release" not in said

@@ -38,6 +38,12 @@ UNLEARNED = (
     "that model must be found to have memorized them"
 )
 START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
+
+
+def of_other_weights(audit):
+    return Baseline.of(replace(audit, model={**audit.model, "fingerprint": "b" * 64}))
+
+
 NEVER = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
 NEVER_BUT_OWN = replace(NEVER, settings={**NEVER.settings, "canaries_in_corpus": True})
 
@@ -74,7 +80,9 @@ def test_the_summary_of_an_audit_says_that_nothing_shows_what_was_read():
 
 
 @pytest.mark.parametrize(
-    "limit", [{"max_exposure_bits": 10}, {"max_p": 0.01}, {"baseline": Baseline.of(NEVER)}], ids=str
+    "limit",
+    [{"max_exposure_bits": 10}, {"max_p": 0.01}, {"baseline": of_other_weights(NEVER)}],
+    ids=str,
 )
 def test_a_low_number_alone_is_no_pass(limit):
     """Whatever the limit: a model that never read the canaries would keep it as well."""
@@ -110,7 +118,7 @@ def test_of_several_audits_each_must_show_it():
     assert verdict.reason.subject == "audit 2: canaries with 4 copies"
 
 
-LEARNED_THEN = Baseline.of(exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4}))
+LEARNED_THEN = of_other_weights(exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4}))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +137,7 @@ def test_what_was_learned_in_the_baseline_and_is_not_any_more_is_no_pass(evidenc
     assert "--update-baseline" in verdict.reason.cure
     # Its cures serve: consent, and a new baseline.
     assert check(NEVER, baseline=LEARNED_THEN, undecided="pass", **evidence)
-    assert check(NEVER, baseline=Baseline.of(NEVER), **evidence)
+    assert check(NEVER, baseline=of_other_weights(NEVER), **evidence)
     # Less is no doubt, if something still is learned.
     less = exact({1: [1.0] * 8, 4: [5.0] * 8, 0: [1.0] * 4})
     assert check(less, baseline=LEARNED_THEN, trust_injection=True)
@@ -371,7 +379,7 @@ def test_a_positive_control_that_was_not_learned_is_no_pass():
     assert check(UNREAD, max_exposure_bits=10, undecided="pass", **evidence)
     # Its cure serves, and so does a baseline that accepts it.
     assert check(UNREAD, max_exposure_bits=10, trust_injection=True, **evidence).notes
-    assert check(UNREAD, baseline=Baseline.of(UNREAD), **evidence)
+    assert check(UNREAD, baseline=of_other_weights(UNREAD), **evidence)
 
 
 def test_a_required_group_has_no_limit_and_must_look_learned():
@@ -381,12 +389,14 @@ def test_a_required_group_has_no_limit_and_must_look_learned():
     assert (verdict.outcome, verdict.left_out) == ("passed", (64,))
     told = [f.sentence for f in verdict.findings if f.check == "training data"]
     assert told[0].startswith("the canaries with 64 copies, a positive control without a limit, ")
-    assert check(READ, baseline=Baseline.of(UNREAD), require_learned=64)
+    assert check(READ, baseline=of_other_weights(UNREAD), require_learned=64)
 
     few = exact({1: [1.0] * 8, 4: [1.0] * 8})  # any number of copies can be required
     verdict = check(few, max_exposure_bits=10, require_learned=4, trust_injection=True)
     assert (verdict.outcome, verdict.reason.check) == ("undecided", "training data")
-    assert not check(UNREAD, baseline=Baseline.of(UNREAD), require_learned=64, trust_injection=True)
+    assert not check(
+        UNREAD, baseline=of_other_weights(UNREAD), require_learned=64, trust_injection=True
+    )
 
 
 def test_a_positive_control_below_the_limit_shows_nothing_of_it():
@@ -734,9 +744,9 @@ def test_what_the_batches_showed_is_not_doubted():
     assert verdict
     assert not any("does not show" in note for note in verdict.notes)
     (counted,) = [f.sentence for f in verdict.findings if f.subject == "batches"]
-    assert "the first 512 copies" in counted  # of more: the monitor stops there
+    assert "which is enough, so it counted no further" in counted
     fewer = check(READ, history=measured(READ, canaries=300), **options)
-    assert "the first" not in next(f.sentence for f in fewer.findings if f.subject == "batches")
+    assert "no further" not in next(f.sentence for f in fewer.findings if f.subject == "batches")
 
 
 def test_an_audit_of_other_weights_is_refused():
