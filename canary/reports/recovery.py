@@ -346,12 +346,11 @@ def table(
     """
     rows = []
     level = (1.0 + MEDIAN_CONFIDENCE) / 2.0 if each is None else each
-    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure, as in the check)"
-    within = (
-        f"Found within {first_guesses(audit, at)}"
-        if limit_bits is None
-        else "Easier than the limit"
-    )
+    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure, as in the check; "
+    named += f"a page without a limit has {100 * MEDIAN_CONFIDENCE:g} %)"
+    within = "Easier than the limit"
+    if limit_bits is None:
+        within = f"Found within {first_guesses(audit, at)}"
     columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)",
                f"{100 * MEDIAN_CONFIDENCE:g} % interval" if each is None else named)  # fmt: skip
     groups = audit.by_repetitions(at)

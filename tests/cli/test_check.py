@@ -128,7 +128,12 @@ def test_baseline(command, audits):
     assert (outcome.code, outcome.err) == (0, "")
     assert "The baseline of 1 audit is in base.json\n" in outcome.out
     assert "No limit was given, so nothing was checked" in outcome.out
+    # The same audit again, as where the training ran and the audit did not.
     outcome = command("check", "passed.json", *WRITE[:2], "--trust-injection")
+    assert outcome.code == 3
+    assert "the audit and the baseline are of the same weights" in outcome.out
+    exact(PASSED, fingerprint="b" * 64).save("again.json")
+    outcome = command("check", "again.json", *WRITE[:2], "--trust-injection")
     assert outcome.code == 0
     assert "baseline" in outcome.out
     assert "controls" not in outcome.out.splitlines()[0]
@@ -138,7 +143,7 @@ def test_baseline(command, audits):
     # Other limits still hold while a baseline is written.
     assert command("check", "memorized.json", *WRITE, *LIMIT).code == 1
     assert command("check", "memorized.json", *WRITE, "--json").document["audits"] == 1
-    assert command("check", "memorized.json", *WRITE[:2]).code == 0
+    assert command("check", "memorized.json", *WRITE[:2]).code == 3
     now = [f"seed{number}.json" for number in range(3, 6)]
     assert command("check", "seed0.json", "seed1.json", "seed2.json", *WRITE).code == 0
     outcome = command("check", *now, *WRITE[:2])

@@ -24,6 +24,9 @@ from gate_audits import (
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
+from canary.reports.limits import label_of, tone_of
 from canary.statistics.exposures import exposure_by_bounds
 from canary.statistics.pvalues import fisher, holm
 
@@ -258,6 +261,20 @@ def test_extraction(audit, copies, outcome, said):
     verdict = check(audit, no_extraction=True, repetitions=copies)
     assert verdict.outcome == outcome
     assert re.search(said, str(verdict))
+
+
+def test_a_pass_of_few_guesses_is_not_green_where_secrets_were_learned():
+    known = extracted({})
+    calm = exact({4: [1.0] * 8, 64: [20.0] * 8}, extractions=[extraction({})])
+    for audit, control, label, tone in (
+        (known, None, "Passed, but only the first 8 guesses were tried", "undecided"),
+        (calm, 64, "Passed: within the limit that was set", "not-found"),
+    ):
+        verdict = check(audit, no_extraction=True, require_learned=control)
+        assert (verdict.outcome, tone_of(verdict)) == ("passed", tone)
+        assert label_of(verdict).startswith(label)
+    told = " ".join(map(words_of, report_of(check(known, no_extraction=True)).decide))
+    assert "an attacker can try more than the first 8 guesses" in told
 
 
 def test_the_chance_of_luck_golden():
