@@ -100,7 +100,7 @@ def _unchecked(error: Exception, values: Mapping[str, Any]) -> None:
     "--verification verified.json --junit canary.xml --markdown canary.md",
     "check audit/audit.json --max-exposure-bits 12 --statistic maximum --trust-injection --json",
     "check audit/audit.json --baseline baseline.json --update-baseline",
-    "check audit/audit.json --baseline baseline.json --verification verified.json --model ./model",
+    "check audit/audit.json --baseline baseline.json --verification verified.json",
     "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
     "check forgetting.json --forgotten",
     "check audit/audit.json --max-exposure-bits 4 --verification verified.json "

@@ -148,14 +148,14 @@ def more_than(
 def of_same_weights(
     found: Finding, audits: Sequence[Audit], baseline: Baseline, *, named: bool
 ) -> Finding:
-    """A pass of weights that are compared with themselves, which is none.
+    """A finding on weights that are compared with themselves, which decides nothing.
 
     As of an audit that lay there when the model was trained again. It is one if the model was
     `named`, so that nothing was trained since, or is on a server, where nothing can name it.
     """
     prints = {audit.model.get("fingerprint") for audit in audits}
     prints |= {measured.model.get("fingerprint") for measured in baseline.audits}
-    if found.outcome != "passed" or len(prints) > 1 or not all(prints):
+    if found.outcome == "memorized" or len(prints) > 1 or not all(prints):
         return found
     told = "the audit and the baseline are of the same weights"
     if named or audits[0].model.get("device") == "served":

@@ -228,6 +228,16 @@ def chat_model(folder: Path) -> None:
     made.save_pretrained(folder)
 
 
+def padding_model(folder: Path) -> None:
+    """The model of `model`, with a token for padding."""
+    from transformers import AutoTokenizer
+
+    model(folder)
+    tokens = AutoTokenizer.from_pretrained(folder)
+    tokens.add_special_tokens({"pad_token": END})
+    tokens.save_pretrained(folder)
+
+
 def another(folder: Path) -> None:
     """Other weights than those of `model`, and of others of another name."""
     module(seed=sum(map(ord, folder.name))).save_pretrained(folder)
@@ -474,6 +484,7 @@ THINGS = {
     "model": model,
     **dict.fromkeys(("checkpoint", "output/checkpoint-100", "output/checkpoint-200"), model),
     "model of chats": chat_model,
+    "model of padded texts": padding_model,
     "chats.jsonl": chats,
     "model-a": model,
     **dict.fromkeys(("model-b", "base", "unlearned", "other", "trained-on-it"), another),

@@ -191,6 +191,13 @@ def _trained_again_and_not_audited(desk):
     return of_command(desk.command(*judge))
 
 
+@made("T22")
+def _audit_of_the_baseline(desk):
+    """The step that audits the new model did not run."""
+    _baseline(desk)
+    return of_command(desk.command("check", "audit/audit.json", "--baseline", "base.json"))
+
+
 def _verified(desk):
     desk.inject()
     return desk.verified()
