@@ -59,8 +59,7 @@ _LEFT_OUT = (
 )
 _NO_START = (
     "an earlier version wrote the baseline, without the start token of its audit: if that was "
-    "another one than now, the comparison is worthless. Write the baseline again "
-    "(--update-baseline)"
+    "another one than now, the comparison is worthless. Write it again (--update-baseline)"
 )
 
 
@@ -125,8 +124,7 @@ def check(
         *memorized* if the audit, or the extraction, brought an injected canary out of the model.
     baseline : Baseline, path, Audit or sequence of Audit, optional
         *memorized* if canaries are more exposed than there (`canary.gate.regression`);
-        *undecided* if canaries were learned there and none is here, or the weights are the same
-        and `model` is not given.
+        *undecided* if only there some were learned, or the weights are the same without `model`.
     max_epsilon : float, optional
         *memorized* if training is less private than this for certain. Needs `canaries`.
     canaries : CanarySet, optional
