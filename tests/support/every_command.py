@@ -156,7 +156,8 @@ def lay_all(folder: Path) -> None:
     found = exact({1: [1.0] * 8, 0: [1.0] * 4}, extractions=[extraction({})])
     found.save(folder / "audit.json")
     exact({1: [2.0] * 8, 0: [1.0] * 4}, fingerprint="b" * 64).save(folder / "audit2.json")
-    new_baseline(found).save(folder / "baseline.json")
+    before = exact({1: [1.0] * 8, 0: [1.0] * 4}, fingerprint="c" * 64)
+    new_baseline(before).save(folder / "baseline.json")
     checked = {"kind": "canary verify", "schema": 1}
     checked |= verify(folder / "canaried.jsonl", drawn).to_dict()
     (folder / "verification.json").write_text(json.dumps(checked))
