@@ -49,8 +49,8 @@ _SCHEMAS = {
 _NARROWER = (
     "attack more members and non-members: four times as many halve the interval. Or "
     "compare with more reference models (canary membership models), whose attacks decide more "
-    "often. Fewer attacks (--attacks) help only on new samples: on these you would choose the "
-    "result"
+    "often. With fewer attacks (--attacks) intervals are narrower, too, but choose them before you "
+    "see a result: only new samples can test the choice"
 )
 _FINER = (
     "make other attacks, whose scores differ from sample to sample (--attacks all), compare with "

@@ -40,7 +40,8 @@ _BY_CHANCE = (
 )
 _VOID = (
     "models that know the query set answer on it as those do that never saw it",
-    "repeat the test with query models that were trained longer, or with more samples",
+    "check that --query-model and --target are not swapped; then repeat the test with query models "
+    "that were trained longer, or with more samples",
 )
 _UNSEEN_KNOWN = (
     "the target knows the unseen samples better than the query set",

@@ -46,6 +46,8 @@ class Counterfactual(Shown):
         Models with the sample, and without it.
     confidence : float
         Of the interval of each sample alone: of many samples some intervals miss.
+    label : ndarray of shape (samples,) or None
+        The class of each sample.
     ids : ndarray of shape (samples,) or None
         Your names of the samples.
     """
@@ -57,6 +59,7 @@ class Counterfactual(Shown):
     trained: NDArray[np.int64]
     untrained: NDArray[np.int64]
     confidence: float
+    label: NDArray[np.int64] | None = None
     ids: NDArray[Any] | None = None
 
     def summary(self) -> str:
@@ -80,6 +83,7 @@ class Counterfactual(Shown):
         return {
             "sample": np.arange(len(self.value)),
             **({} if self.ids is None else {"id": self.ids}),
+            **({} if self.label is None else {"label": self.label}),
             "memorization": self.value,
             "lower": self.lower,
             "upper": self.upper,
@@ -144,7 +148,8 @@ def counterfactual(
         ends = half, half
     lower, upper = value - ends[0], value + ends[1]
     found = (value, lower, upper, trained, untrained)
-    return Counterfactual(signal, *found, confidence, table.ids)
+    label = None if table.of_texts else table.label
+    return Counterfactual(signal, *found, confidence, label, table.ids)
 
 
 def _moments(scores: Floats, of: NDArray[np.bool_]) -> tuple[Floats, Floats, NDArray[np.int64]]:

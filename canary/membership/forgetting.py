@@ -353,8 +353,9 @@ def _doubts(
         (
             mean <= chance,
             f"The calibration models are no farther from the query model ({mean:.3f})"
-            f" than chance allows ({chance:.3f}): they seem to know the query set as well, and the "
-            "ratio says little. Train the query model to a lower loss, or take other data",
+            f" than chance allows ({chance:.3f}): they seem to know the query set as well, or a "
+            "model that never saw it was given as query model. The ratio says little. Check the "
+            "roles, train the query model to a lower loss, or take other data",
         ),
         (
             min(mean, distance) >= _CEILING,
@@ -366,8 +367,9 @@ def _doubts(
         (
             distance > chance and median["target"] < median["query"],
             "The target's losses on the query set are below the query model's own: it is surer of "
-            "the set, and the distance counts that as if it knew it less. Rho is too large; train "
-            "the query model longer, or on the query set among other data",
+            "the set, and the distance counts that as if it knew it less. Rho is too large, unless "
+            "--query-model and --target are swapped; train the query model longer, or on the "
+            "query set among other data",
         ),
         (
             not learned,

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.validation import versions
 from canary.records.versioned_json import Saves
-from canary.statistics.distances import ks_distance, lies_lower
+from canary.statistics.distances import lies_lower
 from canary.statistics.numbers import Shown, percent_of, probability
 from canary.statistics.roc import Estimate
 
@@ -223,6 +222,16 @@ class Forgetting(Named, Shown, Saves):
         return beyond and not self.void
 
     @property
+    def swapped(self) -> bool:
+        """Whether it is void, and the target alone answers as if it knew the query set.
+
+        Then the query model is nearly a calibration model: it may be the target.
+        """
+        target, query = (float(np.median(self.losses[name])) for name in ("target", "query"))
+        near = float(self.calibration.max()) < self.target / 2.0
+        return self.void and near and self.target > self.chance and target < query
+
+    @property
     def unlike(self) -> bool:
         """Whether rho is 1 or more, and yet it differs from the calibration models: undecided."""
         return self.outcome == "unlike"
@@ -248,15 +257,14 @@ class Forgetting(Named, Shown, Saves):
 
     @cached_property
     def _near(self) -> tuple[str, ...]:
-        """Calibration models as close to the query models as these are to each other.
+        """Calibration models half as far from the query models as the middle one, or closer.
 
         And beyond the spread of the others, by six robust standard deviations.
         """
-        distances, queries = self.calibration, self.losses["query"]
-        gaps = [ks_distance(one, other) for one, other in combinations(queries, 2)]
+        distances = self.calibration
         middle = float(np.median(distances))
         spread = max(1.4826 * float(np.median(np.abs(distances - middle))), self.chance / 4.0)
-        most = min(max([self.chance, *gaps]), middle / 2.0, middle - 6.0 * spread)
+        most = min(middle / 2.0, middle - 6.0 * spread)
         names = self.files.get("calibration", {}).get("files", ())
         return tuple(
             names[row] if row < len(names) else f"model {row + 1}"

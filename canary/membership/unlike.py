@@ -27,9 +27,13 @@ _SCALED, _FEWEST = 0.2, 30
 """Of the spread of logits: the least logarithm of a ratio, and non-members that show it."""
 
 _LOW = "the figures may be too low"
-HIDES = f"{_LOW}; they are not too high"
+HIDES = f"{_LOW}, but not too high"
 """Of a doubt by which attacks find less, and nothing that is not there."""
 
+_UNRELATED = (
+    "{} is right on {} of its members and {} of its non-members, nearly the same, and {} on {} and "
+    "{} of {}: the flags seem unrelated to this model. Also, "
+)
 _WHY = (
     "what is learned on so different a model may not fit, and {}. First "
     "make sure that labels and flags are those of this model's own samples, in the same order. If "
@@ -107,12 +111,23 @@ def unlike_accuracy(
         low, high = difference_interval(*counts, confidence=1.0 - (1.0 - sure) / 2.0)
         shares = counts[0] / counts[1], counts[2] / counts[3]
         if not low <= 0.0 <= high and abs(shares[0] - shares[1]) >= _GAP:
-            return (
+            note = (
                 f"{names[0]} is right on {percent_of(shares[0])} of its {kind} and {names[1]} on "
                 f"{percent_of(shares[1])} of {names[2]}: "
-                f"{_WHY.format(HIDES if low_only else _LOW, names[3])}"
             )
+            if _no_gap(ours, sure=sure) and gaps[1] >= _GAP and not _no_gap(theirs, sure=sure):
+                of = [[percent_of(row[0] / row[1]) for row in one[::-1]] for one in (ours, theirs)]
+                note = _UNRELATED.format(names[0], *of[0], names[1], *of[1], names[2])
+            return f"{note}{_WHY.format(HIDES if low_only else _LOW, names[3])}"
     return None
+
+
+def _no_gap(counts: NDArray[np.int64], *, sure: float) -> bool:
+    """Whether as many members as non-members are named rightly, up to chance, and not all."""
+    if not counts[:, 1].all() or counts[0, 0] == counts[0, 1]:
+        return False
+    low, high = difference_interval(*counts[::-1].ravel().tolist(), confidence=sure)
+    return low <= 0.0 <= high and abs(float(np.diff(counts[:, 0] / counts[:, 1])[0])) < _GAP
 
 
 def _outside(counts: Sequence[NDArray[np.int64]], row: int, name: str, targets: int) -> str | None:

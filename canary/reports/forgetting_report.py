@@ -37,7 +37,7 @@ from canary.statistics.numbers import count, percent_of, plural, probability
 from canary.statistics.roc import Estimate
 
 _MOST_POINTS = 150
-_NEAR = 4 * LEVEL
+_NEAR = 2 * LEVEL
 _LEAST_LOSS = 1e-6
 _DRAWN = {
     "calibration": ("calibration models", CONTROL),
@@ -93,6 +93,15 @@ def attacked(auc: Estimate | Interval | None, *, void: bool) -> list[str]:
     return [sentence("forgetting.attack", auc=percent_of(auc.value), ends=ends)]
 
 
+def _of_unseen(result: Forgetting) -> dict[str, str]:
+    """What the answers on unseen samples were read from: nothing shows whose answers they are."""
+    names = result.files.get("unseen", {}).get("files", ())
+    read = [name for name in names if Path(name).suffix]
+    return (
+        {"Its answers on unseen samples": f"{read[0]}, not tied to it by any check"} if read else {}
+    )
+
+
 def claim_of(outcome: str) -> Text:
     """That nobody checked what the models for comparison saw; nothing of a void test."""
     return "" if outcome == "void" else basis("claimed", NEVER_SAW, "this result")
@@ -108,7 +117,7 @@ def forgetting_report(result: Forgetting) -> Report:
     models, auc = len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
-    near = LEVEL < result.p <= _NEAR and not few
+    near = LEVEL < result.p <= _NEAR and not few and kind not in ("alike", "forgotten")
     far = result.p > _NEAR and not few
     differs = kind == "undecided" and result.p > LEVEL and not few
     level = sentence(
@@ -125,7 +134,7 @@ def forgetting_report(result: Forgetting) -> Report:
         apart=far and (differs or not calm),
         few=few,
         near=near,
-        counts=kind == "not_forgotten" and not (far or near or few),
+        counts=kind == "not_forgotten" and result.p <= LEVEL,
         beside=kind == "not_forgotten" and result.target <= result.chance,
         rare=not far,
         enough=ENOUGH + 1,
@@ -144,6 +153,7 @@ def forgetting_report(result: Forgetting) -> Report:
                 f"forgetting.{kind}",
                 auc=auc and percent_of(auc.value),
                 names=", ".join(result.knowing),
+                swapped=result.swapped,
                 place=f"{100 * result.rho:.0f}",
                 differs=differs,
                 p=probability(result.p_unlike or 0.0),
@@ -189,6 +199,7 @@ def forgetting_report(result: Forgetting) -> Report:
             "Answers of the tested model": f"{Path(result.source).name}, fingerprint {print_}"
             if result.source
             else f"fingerprint {print_}",
+            **_of_unseen(result),
             "Samples of the data": count(result.samples),
             "Models that never saw the data": count(models),
         },

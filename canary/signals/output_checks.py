@@ -17,6 +17,9 @@ _SUM_TOLERANCE = 1e-3
 _SHOWN = 3
 _FEW = 20  # rows that may sum to 1 or 100 by accident
 _ROUNDED = 0.05  # how far sums of rounded numbers are from their whole, at most
+_CLIPPED = 0.05  # share of the rows that have a logit at one bound, at least
+_HARMLESS = 11.0  # bounds beyond it hide what is less likely than 2e-5
+_NEXT, _PILE, _VALUES = 0.01, 20, 100  # see _bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +187,14 @@ def _check_logits(logits: NDArray[Any], refusing: _Refusing) -> None:
         "have logits of length 1 (the squares of each row sum to 1)",
         "save them before they are normalized: that hides how sure the model is",
     )
+    if (found := _bound(logits)) is not None:
+        name, bound = found
+        refusing.samples(
+            (logits == bound).any(axis=1),
+            f"have logits of exactly {bound:g}, the {name} of all, as after a clip or a ReLU",
+            "save them as the last layer gives them: a cut hides what attacks look for. If it is "
+            "part of the model, save the loss of each sample (losses)",
+        )
     if (unit := _rounded(logits)) is not None:
         refusing.samples(
             np.ones(len(logits), np.bool_),
@@ -192,6 +203,36 @@ def _check_logits(logits: NDArray[Any], refusing: _Refusing) -> None:
             "save the logits, or probabilities as float32 with all digits "
             '(outputs="probs"): rounding hides what attacks look for',
         )
+
+
+def _bound(logits: NDArray[Any]) -> tuple[str, float] | None:
+    """``lowest`` or ``highest`` and its value, if the logits were cut off there.
+
+    Smooth numbers come close to a cut, and many are at it: in 1 of 20 rows, and 20 times as often
+    as at any other value. A fill value is apart from the others, and so are the steps of roundings
+    and votes. Classes with one logit for all samples do not count, nor does a highest logit of 0,
+    as of log-probabilities and distances.
+    """
+    if logits.dtype.kind != "f":
+        return None
+    finite = np.isfinite(logits)
+    low = float(logits.min(initial=np.inf, where=finite))
+    high = float(logits.max(initial=-np.inf, where=finite))
+    for name, bound in (("lowest", low), ("highest", high)):
+        there = logits == bound
+        there &= ~there.all(axis=0)
+        rows = int(there.any(axis=1).sum())
+        if rows < max(_FEW, _CLIPPED * len(logits)) or abs(bound) >= _HARMLESS:
+            continue
+        inner = logits[finite & (logits > low) & (logits < high)]
+        values, often = np.unique(inner, return_counts=True)
+        if len(values) < _VALUES or bound == high == 0 or there.sum() < _PILE * often.max():
+            continue
+        smooth = values.dtype == np.float16 or 2 * (often == 1).sum() > len(values)
+        nearest = float(np.abs(values.astype(np.float64) - bound).min())
+        if smooth and nearest <= _NEXT * (high - low):
+            return name, bound
+    return None
 
 
 def _rounded(logits: NDArray[Any]) -> str | None:

@@ -24,6 +24,7 @@ def test_it_is_what_a_loop_over_samples_gives():
         assert (found.lower[at], found.upper[at]) == pytest.approx((low, high), abs=1e-9)
         assert (found.trained[at], found.untrained[at]) == (5, 5)
     assert len(found.to_frame()) == 15
+    assert (found.to_frame()["label"] == table.label).all()
     assert "counterfactual memorization by loss: mean" in found.summary()
 
 

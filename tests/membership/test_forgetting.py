@@ -294,12 +294,35 @@ def test_calibration_models_that_know_the_query_set_leave_it_undecided(knows):
     if knows == 1.0:
         assert (found.answer, found.knowing) == ("undecided", ("calibration model 20",))
         assert (
-            "these answer as if they knew it: calibration model 20"
+            "these answer as if they knew at least a part of it: calibration model 20"
             in forgetting_report(found).sentences[0]
         )
         clean = compared(losses(0.0, 3), query=query, resamples=20)
         assert clean.outcome == "alike"
         assert compared(losses(1.0, 9), known, query, resamples=20).outcome == "not_forgotten"
+
+
+def test_a_page_beside_a_pass_has_no_doubt_beyond_its_p():
+    """Nearly 1 of 20 is said of what is open alone."""
+    near = []
+    for seed in range(200, 260):
+        found = compared(losses(0.0, seed), resamples=20, unseen=losses(0.0, seed + 1))
+        said = " ".join(forgetting_report(found).sentences)
+        near += [found.p] if found.outcome == "alike" and found.p <= 0.2 else []
+        assert found.outcome != "alike" or "close to evidence" not in said
+    assert min(near) <= 0.1
+
+
+@pytest.mark.parametrize("part", [1.0, 0.6])
+def test_roles_that_are_swapped_decide_nothing(part):
+    """A model under test that knows a part, among the calibration models; or as query model."""
+    tested = losses(part, 7)
+    among = compared(OTHERS[0], [*OTHERS[1:], tested], np.stack([QUERY, losses(1.0, 2)]))
+    assert (among.answer, among.knowing) == ("undecided", ("calibration model 19",))
+    found = compared(QUERY, query=losses(0.0, 3))
+    assert (found.outcome, found.swapped) == ("void", True)
+    assert "--target may be swapped" in forgetting_report(found).sentences[0]
+    assert not compared(losses(0.0, 3), KNOWN, resamples=20).swapped
 
 
 def test_samples_in_both_sets_are_found_by_hash():

@@ -78,6 +78,8 @@ def probs(**change):
     return {"probs": PROBS, **GOOD, **change}
 
 
+MANY = np.random.default_rng(8).normal(0, 3, (300, 3))
+BESIDE = {"labels": np.arange(300) % 3, "member": np.arange(300) % 2}
 SMALL = np.array([[1, 1e-9], [0.5, 0.5]], np.float16)
 BAD = {
     "sample 7 has the label 3, expected 0 to 2": probs(labels=changed(LABELS, 7, 3)),
@@ -99,6 +101,9 @@ BAD = {
     "largest are there, share what is missing": probs(probs=np.where(PROBS > 0.4, PROBS, 0)),
     "each class has a sigmoid": probs(probs=1 / (1 + np.exp(-LOGITS))),
     "have logits of length 1": {"logits": LOGITS / np.linalg.norm(LOGITS, axis=1)[:, None], **GOOD},
+    "exactly -2, the lowest of all": {"logits": MANY.clip(-2, 2), **BESIDE},
+    "exactly 2, the highest of all": {"logits": MANY.astype("f2").clip(None, 2), **BESIDE},
+    "exactly 0, the lowest of all, as after .* a ReLU": {"logits": MANY.clip(0), **BESIDE},
     "sample 4 have negative prob": probs(probs=changed(PROBS, 4, [-0.5, 0.5, 1.0])),
     "sample 4 have NaN prob": probs(probs=changed(PROBS, 4, np.nan)),
     "sample 4 have NaN or inf": {"logits": changed(LOGITS, (4, 1), np.nan), **GOOD},
@@ -127,6 +132,22 @@ def test_bad_arrays_in_a_file(tmp_path, words):
         canary.measure(path)
     assert str(path) in str(refused.value)
     assert refused.value.cure
+
+
+def test_logits_that_share_bounds_without_a_cut_are_taken():
+    mask = np.arange(900).reshape(300, 3) % 4 == 0
+    for logits in (
+        MANY.astype("f2"),
+        MANY.round(),
+        MANY.round() * 0.3,
+        np.where(mask, -9.0, MANY),
+        np.where(mask, -np.inf, MANY),
+        np.column_stack([MANY, np.full(300, -10.5)]),
+        (9 * MANY).clip(-16.1, 16.1),
+        np.minimum(10 * MANY, 0),
+    ):
+        labels = np.argmax(logits, axis=1)
+        assert canary.measure(logits, y=labels, member=BESIDE["member"], outputs="logits").samples
 
 
 @pytest.mark.parametrize(

@@ -379,6 +379,14 @@ def _logits_of_length_one(desk):
     return attacked(desk, *map(scaled, (trained(1), trained(2))))
 
 
+@made("M32")
+def _logits_that_were_clipped(desk):
+    def clipped(one):
+        return one | {"logits": one["logits"].clip(-1, 1)}
+
+    return attacked(desk, *map(clipped, (trained(1), trained(2))))
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
