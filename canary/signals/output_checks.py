@@ -211,7 +211,7 @@ def _bound(logits: NDArray[Any]) -> tuple[str, float] | None:
     Smooth numbers come close to a cut, and many are at it: in 1 of 20 rows, and 20 times as often
     as at any other value. A fill value is apart from the others, and so are the steps of roundings
     and votes. Classes with one logit for all samples do not count, nor does a highest logit of 0,
-    as of log-probabilities and distances.
+    as of log-probabilities and distances, nor one 0 in each row, as of logits from the lowest on.
     """
     if logits.dtype.kind != "f":
         return None
@@ -226,7 +226,8 @@ def _bound(logits: NDArray[Any]) -> tuple[str, float] | None:
             continue
         inner = logits[finite & (logits > low) & (logits < high)]
         values, often = np.unique(inner, return_counts=True)
-        if len(values) < _VALUES or bound == high == 0 or there.sum() < _PILE * often.max():
+        shifted = bound == 0 and (bound == high or (there.sum(axis=1) == 1).all())
+        if shifted or len(values) < _VALUES or there.sum() < _PILE * often.max():
             continue
         smooth = values.dtype == np.float16 or 2 * (often == 1).sum() > len(values)
         nearest = float(np.abs(values.astype(np.float64) - bound).min())

@@ -145,6 +145,7 @@ def test_logits_that_share_bounds_without_a_cut_are_taken():
         np.column_stack([MANY, np.full(300, -10.5)]),
         (9 * MANY).clip(-16.1, 16.1),
         np.minimum(10 * MANY, 0),
+        MANY - MANY.min(axis=1, keepdims=True),
     ):
         labels = np.argmax(logits, axis=1)
         assert canary.measure(logits, y=labels, member=BESIDE["member"], outputs="logits").samples
