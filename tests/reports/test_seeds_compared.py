@@ -536,6 +536,7 @@ def test_a_figure_of_one_of_several_formats_says_which():
             plt.close(axes.figure)
             labels = [each.get_xlabel() for each in axes.figure.get_axes() + axes.child_axes]
             assert any(f"format {at + 1} of 2" in label for label in labels)
+    plt.close("all")
     assert "format 2 of 2" in canary.plot(groups, format=1, size=(3.3, 2.6)).get_xlabel()
     for given in (plain, plain["w"][0], [plain["w"][0], plain["o"][0]]):
         assert "format" not in canary.plot(given).get_xlabel()
