@@ -274,8 +274,8 @@ def history_figure(
         if moment.reason is not None
     ]
     if history.stopped_at is not None:
-        at_top = {"marker": "v", "markersize": 9, "linestyle": "none", "clip_on": False}
-        marks.append(mark("plot", [history.stopped_at], [y.limits[1]], color=CURVE, **at_top))
+        at_top: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center"}
+        marks.append(mark("annotate", "▼", (history.stopped_at, 1.0), **at_top, color=CURVE))
     known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
     steps = Axis("training steps" + (f" ({known[-1]:.4g} per epoch)" if known else ""))
     panels = [Panel(marks, steps, y, grid="y", legend="above" if told else "")]
