@@ -61,7 +61,7 @@ def sample(
 ) -> Result:
     """Sample a server that returns only text, and look for secrets or passages.
 
-    With log-probabilities, canary audit and canary verbatim need far fewer requests.
+    If it returns log-probabilities, canary exposure --top-k and canary audit show more.
     FOLDER/report.html is for people, FOLDER/samples.json for machines; neither has text. The
     beginning of each secret or passage is sent to the server, and no start token or context before
     it. Run the same command again to resume a run that was stopped. The guide is

@@ -62,8 +62,8 @@ def sample(
 ) -> Sampled:
     """Whether a server writes passages of texts, or planted secrets, when it is given a prefix.
 
-    For servers that return text only. Where log-probabilities can be had, `canary.verbatim` and
-    `canary.audit` need far fewer requests.
+    For servers that return text only. Where log-probabilities can be had, `canary.audit`
+    shows more with its requests.
 
     Parameters
     ----------

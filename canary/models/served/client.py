@@ -31,7 +31,7 @@ from typing import Any
 
 from canary.errors import MissingExtraError, ServerError
 from canary.models.served.endpoint import Endpoint
-from canary.models.served.key import key_of
+from canary.models.served.key import NAME_KEY, key_of
 from canary.models.served.throttle import Throttle
 from canary.models.served.wire import CHAT_PATH, read_json
 from canary.records.validation import brief
@@ -283,7 +283,7 @@ class Client:
         if code in {401, 403}:
             kind = NoKeyError if code == 401 else ServerError
             problem = f"wants a valid key ({code}{said})"
-            cure = "put the key into an environment variable and name that with --key-env"
+            cure = f"put the key into an environment variable and {NAME_KEY}"
             if key_env:
                 cure = f"check the key in the environment variable {key_env}"
         elif code in _PASSING and not (trying and code == 500):

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from canary.errors import InputError, RequestsSpentError
+from canary.models.served.key import NAME_KEY
 from canary.models.served.ledger import Ledger
 from canary.records.validation import real_number, whole_number
 
@@ -185,6 +186,6 @@ def _check_url(url: str) -> None:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InputError(
             f"the address of the server at {host} holds more than a host and a path",
-            cure="put the key into an environment variable and name that with --key-env; "
-            "keys in addresses end up in logs",
+            cure=f"put the key into an environment variable and {NAME_KEY}; keys in addresses "
+            "end up in logs",
         )

@@ -11,6 +11,9 @@ from canary.errors import InputError
 
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
+NAME_KEY = "name that with --key-env, in Python Endpoint(key_env=)"
+"""How a key is given."""
+
 
 def key_of(variable: str | None) -> tuple[Callable[[str], str], Callable[[Any], Any]]:
     """What takes the key out of a text, and what puts it into a request.
@@ -26,7 +29,7 @@ def key_of(variable: str | None) -> tuple[Callable[[str], str], Callable[[Any], 
     if not key:  # what was given is not repeated: it may be the key itself
         raise InputError(
             "the environment variable that should hold the key for the server is not set",
-            cure="set it, and give its name, not the key, with --key-env",
+            cure=f"set it, and {NAME_KEY}: its name, and not the key",
         )
     if not _BEARER.fullmatch(key):
         del key  # or it would stand in a traceback that shows variables

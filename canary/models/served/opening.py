@@ -62,7 +62,7 @@ def found_at(
     if tokenizer is None:
         raise InputError(
             "a served model needs the tokenizer that it was trained with",
-            cure="name its folder or tokenizer.json with --tokenizer",
+            cure="name its folder or tokenizer.json with --tokenizer, in Python tokenizer",
             where=endpoint.base,
         )
     client = Client(endpoint)
