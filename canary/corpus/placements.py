@@ -88,12 +88,16 @@ def injected_by(corpus: Path) -> Path | None:
     return next((file for file in beside if kind_there(file) == KIND), None)
 
 
+OF_RECORDS = " of the records are canaries"
+"""How a note on the share of canaries goes on after the share."""
+
+
 def note_on_share(copies: int, records: int) -> str:
     """What the user must know of a corpus of which canaries are more than 1 %; empty if fewer."""
     if _MOST_OF * copies <= records or records < _TRIAL:
         return ""
     share = f"{100 * min(copies / records, 1):.{0 if 10 * copies >= records else 1}f} %"
-    told = f"{share} of the records are canaries or hold one: "
+    told = f"{share}{OF_RECORDS} or hold one: "
     if 2 * copies > records:
         told += "a model that reads little else looks as if it memorized more than it would in a "
         told += "usual corpus"

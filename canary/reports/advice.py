@@ -157,7 +157,8 @@ def _passed(audit: Audit, verdict: Verdict) -> dict[str, object]:
     values |= within | {"shown": shown and not (weak or left or within["but"])}
     values["partly"] = "" if within["but"] else some
     values["strict"] = would_strictly(audit) if tighter else ""
-    values |= {"used": kind in ("claimed", "checked") or some}
+    unproven = kind in ("claimed", "checked") or some
+    values |= {"used": unproven and not weak, "restrict": weak and not left}
     counted = shown and not (left or within["but"]) and verdict.rests_on == "verified"
     values |= {"verified": kind == "checked" or counted, "above": above_limit(audit, verdict)}
     return values

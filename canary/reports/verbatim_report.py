@@ -317,7 +317,8 @@ def dependence(result: Verbatim) -> Iterator[Block]:
         table = Table("Share that greedy decoding gives", columns, rows, style="words")
         words = "; ".join(": ".join(map(str, row[:2])) for row in rows)
         caption = sentence("verbatim.dependence", prefix=len(lengths) > 1, copies=len(groups) > 1)
-        yield Figure("dependence", words, panels, caption, table)
+        curve = max(len(lengths), len(groups)) > 2
+        yield Figure("dependence", words, panels, caption, table) if curve else table
 
 
 def _range(low: int, high: int) -> str:

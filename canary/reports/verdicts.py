@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 from canary.audits.audit_setup import with_control
 from canary.audits.extraction import Extraction
+from canary.corpus.placements import OF_RECORDS
 from canary.gate.attacks_written import Attacks
 from canary.gate.check_result import percent_like
 from canary.gate.forgetting_limit import Compared
@@ -190,7 +191,11 @@ def verdict_report(verdict: Verdict) -> Report:
             *dict.fromkeys(actions if audits else [*stronger, *cures(verdict), *_mended(verdict)]),
             *([] if verdict.limit_by else said("limit.by")),
         ],
-        unsaid=[*unsaid(*audits, calm=verdict.outcome != "memorized"), *_other(verdict)]
+        unsaid=[
+            *_share(verdict),
+            *unsaid(*audits, calm=verdict.outcome != "memorized"),
+            *_other(verdict),
+        ]
         if audits
         else said("limit.unsaid")
         if isinstance(tested, Attacks)
@@ -198,6 +203,12 @@ def verdict_report(verdict: Verdict) -> Report:
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
+
+
+def _share(verdict: Verdict) -> Sequence[Text]:
+    """That canaries are many of the records of the training, where the verification says it."""
+    shares = [note.partition(OF_RECORDS)[0] for note in verdict.notes if OF_RECORDS in note]
+    return said("limit.share", share=shares[0]) if shares else []
 
 
 def _decided(verdict: Verdict) -> Sequence[Text]:

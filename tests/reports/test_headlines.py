@@ -247,7 +247,8 @@ CASES = {
         "The tested model answers on the data like models that never saw it.",
         "Do not record the deletion as done: this test does not show it. If a person asked for it "
         "under the GDPR, answer within one month (Article 12(3); two more in complex cases, if "
-        "you say so within the first). If the model is in use already, "
+        "you say so within the first). For the data of one person, do not wait for another test: "
+        "have the model trained again without the data. If the model is in use already, "
         "treat the data as still in it until a test shows the contrary. Ask the engineers "
         "for the second test below",
     ),
