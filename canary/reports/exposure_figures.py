@@ -110,8 +110,7 @@ def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Fi
             "guesses.caption",
             controls=0 in groups, limited=limit_bits is not None,
             bounds=any(e.censored for e in exposures), format=audit.formats[at].masked,
-            drawn=any(e.confidence is not None for e in exposures),
-            bars=any("≤" in median for median in medians.values()),
+            drawn=any(e.confidence is not None for e in exposures), bars="≤" in str(medians),
         ),
         recovery_table(audit, at, limit_bits),
     )  # fmt: skip
