@@ -289,8 +289,8 @@ def meaning(first: Candidate, context_bits: float) -> str:
         "A proven order means that the model finds no other candidate more likely, not that a "
         "candidate was in the training data: after any beginning one of them is the most likely. "
         f"The first has a probability of {share} after this beginning; what the model knows by "
-        "heart comes close to 1. To learn more, search a model "
-        "that was not trained on the data, too"
+        "heart comes close to 1, or to 1 divided by the number of secrets that share the "
+        "beginning. To learn more, search a model that was not trained on the data, too"
     )
 
 

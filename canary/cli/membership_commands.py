@@ -242,7 +242,8 @@ def text(
 
     Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided, void or doubtful files.
     """
-    from canary.membership.survey import SCHEMA, rates_of
+    from canary.membership.samples_needed import rates_of
+    from canary.membership.survey import SCHEMA
     from canary.membership.text_survey import KIND, survey_texts
     from canary.membership.words_alone import check_enough_texts
     from canary.signals.text_files import read_texts

@@ -12,6 +12,7 @@ from canary.membership.attacks import with_many_models
 from canary.membership.stronger import not_made
 from canary.records.about import About, Named
 from canary.records.record import Record
+from canary.statistics.roc import too_coarse
 
 
 class Part(Record):
@@ -70,12 +71,9 @@ class Attack(Part):
     tpr_at_fpr: tuple[Attained, ...] = ()
 
     def too_coarse(self, asked: float) -> bool:
-        """Whether its scores have too many ties to be judged at a false positive rate.
-
-        The rate that it reaches is at most half of the one that was asked for: the next threshold
-        is of a rate above that. Scores without ties reach more than half.
-        """
-        return any(math.isclose(r.asked_fpr, asked) and 2 * r.fpr <= asked for r in self.tpr_at_fpr)
+        """Whether its scores have too many ties to be judged at a false positive rate."""
+        at = (one for one in self.tpr_at_fpr if math.isclose(one.asked_fpr, asked))
+        return any(too_coarse(asked, one.fpr) for one in at)
 
 
 @dataclass(frozen=True)
@@ -116,6 +114,10 @@ class Attacks(Named, Part):
         names = [one.name for one in self.attacks]
         many = all(name in with_many_models() for name in names)
         return not_made("texts" if self.words else "models" if many else "shadow", names)
+
+    def not_measured(self, asked: float) -> bool:
+        """Whether no attack can be judged at a false positive rate."""
+        return all(one.too_coarse(asked) for one in self.attacks)
 
     @property
     def only_on_average(self) -> bool:

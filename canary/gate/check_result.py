@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,8 @@ def check_attacks(
         within += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
         unseen = [] if trust_members else _unseen(found)
         if doubted and _only_hidden(found):  # what was found is there all the same
-            failed = [finding for finding in within if finding.outcome == "failed"]
-            doubted = [*failed, *_doubted(found, less=bool(failed))]
+            failed = [_all_the_same(f, found.doubts) for f in within if f.outcome == "failed"]
+            doubted = failed or doubted
         findings += doubted or [*within, *_little_learned(document), *unseen]
     words = [] if level is None else [f"p-value of all members at once above {level:g}"]
     words += [] if largest is None else [f"AUC of at most {percent(largest)}"]
@@ -182,20 +183,23 @@ def _checked_auc(limit: float) -> float:
     return limit_checked(limit, lambda auc: 0.5 <= auc < 1.0, "on the AUC", cure, "max_auc")
 
 
-def _doubted(found: Attacks, *, less: bool = False) -> list[Finding]:
-    """Why nothing follows from a test, above its limit or within it; empty if something does.
-
-    With `less`, why it may have found too little.
-    """
+def _doubted(found: Attacks) -> list[Finding]:
+    """Why nothing follows from a test, above its limit or within it; empty if something does."""
     if found.outcome not in ("void", "undecided") and not found.doubts:
         return []
     reasons = (*found.doubts, found.warning, found.length_warning, *found.notes)
     why = next(filter(None, reasons), "see its report")
     said = "is void" if found.outcome == "void" else "decides nothing"
-    said = "may find too little" if less else said
     cure = "correct the input as this says, and repeat the attacks"
     sentence = f"the membership test {said}: {why.removesuffix('.')}"
     return [Finding("membership", "membership test", "undecided", sentence, cure)]
+
+
+def _all_the_same(failed: Finding, doubts: Sequence[str]) -> Finding:
+    """What failed although the input looks wrong, which is the first thing to correct."""
+    why = ": ".join(["the input looks wrong, and attacks may find too little", *doubts[:1]])
+    cure = f"correct the input and repeat the attacks; if they still find it, {failed.cure}"
+    return replace(failed, sentence=f"{why}. Even so, {failed.sentence}", cure=cure)
 
 
 def _only_hidden(found: Attacks) -> bool:
@@ -270,7 +274,7 @@ def _tpr_within(found: Attacks, fpr: float, limit: float, there: int | None) -> 
     cure = f"attack more samples: {takes}, and this test has {count(there or 0)}"
     cure = cure if few else _NARROWER
     finding = _within("TPR", what, reached, limit, found.confidence, cure=cure)
-    if finding.outcome != "passed" or not all(one.too_coarse(fpr) for one in found.attacks):
+    if finding.outcome != "passed" or not found.not_measured(fpr):
         return finding
     named = ", ".join(reached)
     told = (

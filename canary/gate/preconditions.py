@@ -260,7 +260,9 @@ def in_training(
                 control
             )
         elif not vouched_for:
-            told, cure = unread(most, value), _UNTRAINED_CURE
+            every = combined_p(audit.injected)
+            learned = every is not None and every.p_value <= SHOWN_LEARNED
+            told, cure = unread(most, value, learned=learned), _UNTRAINED_CURE
         elif once is not None:
             told = f"{unlearned}, and in the baseline they do (p = {probability(once)}). "
             told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
@@ -303,12 +305,22 @@ def _doubts_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def unread(most: int, p_value: float) -> str:
-    """What to say where not even the canaries with the `most` copies look learned."""
+def unread(most: int, p_value: float, *, learned: bool = False) -> str:
+    """What to say where not even the canaries with the `most` copies look learned.
+
+    With `learned`, all canaries together do.
+    """
+    shown, who = f"{p_value:#.2g}", f"canaries with {plural(most, 'copy', 'copies')}"
+    if p_value < 0.001 or float(shown) <= SHOWN_LEARNED < p_value:  # not rounded to the level
+        shown = f"{p_value:#.3g}"
+    if learned:
+        return (
+            f"nothing shows that the {who} were in the training data: they do not look learned "
+            f"(p = {shown}), although all groups together do"
+        )
     return (
-        "nothing shows that the canaries were in the training data: even the canaries with "
-        f"{plural(most, 'copy', 'copies')} do not look learned (p = {probability(p_value)}), "
-        f"{_ALIKE}"
+        f"nothing shows that the canaries were in the training data: even the {who} do not look "
+        f"learned (p = {shown}), {_ALIKE}"
     )
 
 

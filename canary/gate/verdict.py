@@ -274,7 +274,8 @@ class Verdict(Shown):
         return sorted(self.findings, key=severity)
 
     def __str__(self) -> str:
-        doubt = f"; {self.doubt}" if self.doubt else ""
+        weak = self.outcome == "passed" and NOT_MADE in self.about
+        doubt = f"; {self.doubt}" * bool(self.doubt) + ". Do not release on this pass alone" * weak
         notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
         return f"{self.in_short}{doubt}{self._also}{notes}"
 

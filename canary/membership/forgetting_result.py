@@ -318,8 +318,13 @@ class Forgetting(Named, Shown, Saves):
             alone = "" if self.answer in ("forgotten", "not forgotten") else " alone"
             has = "has not" if self.upper < 1.0 else "has"
             rule = f"By the paper's rule{alone} the target {has} forgotten the query set"
+        limit = "and 1 is the limit"
+        if self.alike:
+            tried = "" if self.auc is not None else ", but nobody tried to pick it out (--unseen)"
+            rule = f"No trace of the query set was found{tried}"
+            limit = "about 1 for models that never saw it"
         first = (
-            f"{rule}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit. "
+            f"{rule}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), {limit}. "
             f"{which} as close to the query model as the target: p = {probability(self.p)}."
         )
         if self.surpasses:

@@ -30,7 +30,7 @@ from canary.records.validation import versions
 from canary.records.versioned_json import Saves
 from canary.signals.signal_table import SignalTable, table_facts
 from canary.statistics.numbers import Shown, count, picked
-from canary.statistics.roc import Estimate, OperatingPoint
+from canary.statistics.roc import Estimate, OperatingPoint, too_coarse
 from canary.statistics.shares import nonmembers_for_lower_end
 from canary.statistics.tails import Rule
 
@@ -96,6 +96,12 @@ class AttackedModels:
         return mean_estimate(
             [one.roc.auc(confidence=confidence) for one in self.across.evaluations]
         )
+
+    def too_coarse(self, fpr: float) -> bool:
+        """Whether too many scores are equal to judge it at a rate, in the mean."""
+        at = self.fprs.index(fpr)
+        reached = float(np.mean([point.fpr for point in self.points[at]]))
+        return self.tpr[at].lower <= fpr and too_coarse(fpr, reached)
 
     def widest_auc(self, confidence: float) -> Estimate:
         """As `auc_at`, with the wider of two intervals: of other fleets, and of other samples."""

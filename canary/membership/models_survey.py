@@ -29,8 +29,8 @@ from canary.membership.doubts import POSITIVE_CONTROL, doubts_of_models, upside_
 from canary.membership.many import attack_models
 from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.membership.references import resolve
+from canary.membership.samples_needed import rates_of
 from canary.membership.sharing import repeated_models
-from canary.membership.survey import rates_of
 from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.measuring import TableOrPath, joined, table_of
 from canary.signals.output_checks import check_members

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,11 @@ from canary.errors import InputError
 from canary.records.validation import as_real, brief, real_number, whole_number
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, count, plural
-from canary.statistics.roc import nonmembers_for_auc
-from canary.statistics.shares import nonmembers_to_decide
+from canary.statistics.roc import check_rate, nonmembers_for_auc
+from canary.statistics.shares import nonmembers_for_lower_end, nonmembers_to_decide
+
+FPRS = (0.001, 0.01, 0.1)
+"""False positive rates that are looked at unless others are asked for."""
 
 ATTACKS_OF_A_CLASSIFIER = 13
 """All attacks of `canary membership attack` on a classifier that gives logits or probabilities."""
@@ -139,3 +142,46 @@ def checked_rates(limits: Mapping[float, float] | None) -> dict[float, float]:
                 where="max_tpr_at_fpr",
             )
     return rates
+
+
+def rates_of(
+    fprs: Sequence[float] | None,
+    nonmembers: int,
+    *,
+    confidence: float | None = None,
+    attacks: int = 1,
+) -> tuple[list[float], list[str]]:
+    """The false positive rates that are looked at, and notes on them.
+
+    Those that were asked for (an EstimationError if one is below one non-member); or those of
+    `FPRS` that are not. With a `confidence` the rates whose intervals have no lower end above 0 are
+    named, of `FPRS` only the largest; intervals allow for the number of `attacks`.
+    """
+    each = None if confidence is None else 1.0 - (1.0 - confidence) / attacks
+    chosen, notes, left = list(FPRS if fprs is None else fprs), [], ""
+    if fprs is None:
+        chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
+        left = f" who is wrong about less than 1 in {nonmembers:,} of them"
+        left *= len(chosen) < len(FPRS)
+    for rate in chosen:
+        check_rate(rate, nonmembers)
+        needed = 1 if each is None else nonmembers_for_lower_end(rate, confidence=each)
+        if nonmembers < needed and (fprs is not None or rate == chosen[-1]):
+            notes.append(
+                f"{nonmembers:,} non-members are too few to show what an attacker finds who is "
+                f"wrong about {100 * rate:g} % of them{', or less' if left else ''}: that interval "
+                f"starts at 0, whatever the risk is. It takes {needed:,} non-members"
+                f"{_with(attacks)}"
+            )
+            left = ""  # one sentence says both
+    if left:
+        shown = f", so the rates that are shown begin at {100 * chosen[0]:g} %" if chosen else ""
+        notes.append(
+            f"{nonmembers:,} non-members are too few to judge an attacker{left}{shown}; for lower "
+            "ones, test with more"
+        )
+    return chosen, notes
+
+
+def _with(attacks: int) -> str:
+    return f" with {attacks} attacks, and fewer with fewer attacks" if attacks > 1 else ""

@@ -27,6 +27,7 @@ from canary.membership.doubts import (
 from canary.membership.evaluation import Part, evaluate, evaluate_by
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
+from canary.membership.samples_needed import rates_of
 from canary.membership.singled_out import SingledOut, singled_out
 from canary.membership.survey import (
     SCHEMA,
@@ -34,7 +35,6 @@ from canary.membership.survey import (
     OneTargetSurvey,
     Outcome,
     plain,
-    rates_of,
     rows_of,
 )
 from canary.membership.unlike import HIDES
@@ -227,7 +227,7 @@ def survey(
         Names with commas between them, or ``all`` that the signals allow.
     fprs : sequence of float, optional
         False positive rates to look at. Unless given, those of
-        `canary.membership.survey.FPRS` that the number of non-members allows.
+        `canary.membership.samples_needed.FPRS` that the number of non-members allows.
     confidence : float
     prior, bins, scale, least, smooth
         Of the risk scores, as in `canary.membership.risk.risk_scores`.

@@ -8,7 +8,7 @@ Three functions make one: `canary.membership.shadow_survey.survey` of a target a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -21,13 +21,10 @@ from canary.membership.stronger import Kind, not_made
 from canary.records.about import About, Named
 from canary.records.validation import versions
 from canary.statistics.numbers import Shown
-from canary.statistics.roc import Estimate, OperatingPoint, check_rate, rates_row
+from canary.statistics.roc import Estimate, OperatingPoint, rates_row, too_coarse
 from canary.statistics.shares import nonmembers_for_lower_end
 
 SCHEMA = 1
-
-FPRS = (0.001, 0.01, 0.1)
-"""False positive rates that are looked at unless others are asked for."""
 
 Outcome = Literal["identified", "not identified", "undecided", "void"]
 """What follows from attacks; nothing at all from a test that is void."""
@@ -42,6 +39,8 @@ class Reached(Protocol):
     def rates_found(self, confidence: float | None = None) -> dict[float, Estimate]: ...  # noqa: D102
 
     def auc_at(self, confidence: float) -> Estimate: ...  # noqa: D102
+
+    def too_coarse(self, fpr: float) -> bool: ...  # noqa: D102
 
 
 One = TypeVar("One", bound=Reached)
@@ -84,6 +83,11 @@ class Attacked(Shown):
         """The AUC with an interval of another confidence."""
         return self.evaluation.roc.auc(confidence=confidence)
 
+    def too_coarse(self, fpr: float) -> bool:
+        """Whether too many scores are equal to judge it at a rate, and it beats no guess there."""
+        at = (one for one in self.points if one.asked_fpr == fpr)
+        return any(one.tpr.lower <= fpr and too_coarse(fpr, one.fpr) for one in at)
+
     def to_dict(self) -> dict[str, Any]:
         """The attack and what it reaches as plain data."""
         thresholds = self.attack.thresholds
@@ -108,7 +112,7 @@ class Surest:
 
     `tpr` is the share of the members that it finds at the false positive rate `fpr`. Its interval
     allows for the choice among the attacks. `shows` is False where non-members are so few that it
-    begins at 0 whatever is found.
+    begins at 0 whatever is found, and `measured` where each attack has too many equal scores.
     """
 
     name: str
@@ -116,6 +120,7 @@ class Surest:
     tpr: Estimate
     attacks: int
     shows: bool = True
+    measured: bool = True
 
     @property
     def beats_guessing(self) -> bool:
@@ -154,14 +159,18 @@ class Survey(Named, Shown, Generic[One]):
         mean, surest = self.corrected(), self.surest()
         sure = surest is not None and surest.beats_guessing
         if surest is not None and not sure:
-            few = ", and no single one for sure" * surest.shows
+            few = ", and no single one for sure" * (surest.shows and surest.measured)
             said["identified"] = f"training samples can be recognized on average{few}"
         line = f"{'check the input first; ' if self.doubts else ''}{said[self.outcome()]}: "
         if surest is not None:
             tpr, fpr = surest.tpr, f"{surest.fpr:g}"
+            found = f"{tpr.value:.3f} of the members ({tpr.lower:.3f} to {tpr.upper:.3f})"
             line += (
-                f"{surest.name} finds {tpr.value:.3f} of the members ({tpr.lower:.3f} to "
-                f"{tpr.upper:.3f}) at a false positive rate of {fpr}, where guessing finds {fpr}; "
+                f"{surest.name} finds {found} at a false positive rate of {fpr}, where guessing "
+                f"finds {fpr}; "
+                if surest.measured
+                else f"what is found at a false positive rate of {fpr} is not measurable, since "
+                "too many scores are equal; "
             )
         line += (
             f"the {self.average_name} of {self.strongest.name} is {mean.value:.3f} "
@@ -269,7 +278,9 @@ class Survey(Named, Shown, Generic[One]):
 
         best = max(self.attacked, key=found)
         found_by = self.found_by(best, fpr)
-        return Surest(best.name, fpr, found_by, len(self.attacked), shows=self._can_show(fpr))
+        measured = not all(one.too_coarse(fpr) for one in self.attacked)
+        many = len(self.attacked)
+        return Surest(best.name, fpr, found_by, many, self._can_show(fpr), measured)
 
     def _can_show(self, fpr: float) -> bool:
         """Whether the interval of a share of members at a rate can have a lower end above 0."""
@@ -332,49 +343,6 @@ class OneTargetSurvey(Survey[Attacked]):
             "about": self.about.to_dict(),
             "versions": versions(),
         }
-
-
-def rates_of(
-    fprs: Sequence[float] | None,
-    nonmembers: int,
-    *,
-    confidence: float | None = None,
-    attacks: int = 1,
-) -> tuple[list[float], list[str]]:
-    """The false positive rates that are looked at, and notes on them.
-
-    Those that were asked for (an EstimationError if one is below one non-member); or those of
-    `FPRS` that are not. With a `confidence` the rates whose intervals have no lower end above 0 are
-    named, of `FPRS` only the largest; intervals allow for the number of `attacks`.
-    """
-    each = None if confidence is None else 1.0 - (1.0 - confidence) / attacks
-    chosen, notes, left = list(FPRS if fprs is None else fprs), [], ""
-    if fprs is None:
-        chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
-        left = f" who is wrong about less than 1 in {nonmembers:,} of them"
-        left *= len(chosen) < len(FPRS)
-    for rate in chosen:
-        check_rate(rate, nonmembers)
-        needed = 1 if each is None else nonmembers_for_lower_end(rate, confidence=each)
-        if nonmembers < needed and (fprs is not None or rate == chosen[-1]):
-            notes.append(
-                f"{nonmembers:,} non-members are too few to show what an attacker finds who is "
-                f"wrong about {100 * rate:g} % of them{', or less' if left else ''}: that interval "
-                f"starts at 0, whatever the risk is. It takes {needed:,} non-members"
-                f"{_with(attacks)}"
-            )
-            left = ""  # one sentence says both
-    if left:
-        shown = f", so the rates that are shown begin at {100 * chosen[0]:g} %" if chosen else ""
-        notes.append(
-            f"{nonmembers:,} non-members are too few to judge an attacker{left}{shown}; for lower "
-            "ones, test with more"
-        )
-    return chosen, notes
-
-
-def _with(attacks: int) -> str:
-    return f" with {attacks} attacks, and fewer with fewer attacks" if attacks > 1 else ""
 
 
 def plain(value: Any) -> Any:

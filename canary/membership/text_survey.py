@@ -13,12 +13,12 @@ from canary.errors import InputError
 from canary.membership.attacking import attack
 from canary.membership.doubts import POSITIVE_CONTROL, SURE, upside_down
 from canary.membership.evaluation import Evaluation, evaluate
+from canary.membership.samples_needed import rates_of
 from canary.membership.survey import (
     Attacked,
     OneTargetSurvey,
     Outcome,
     plain,
-    rates_of,
     rows_of,
 )
 from canary.membership.words_alone import FOLDS, WordsAlone, by_columns, words_alone
@@ -216,7 +216,7 @@ def survey_texts(
         What each text is called in results; its position, from 0, unless given.
     fprs : sequence of float, optional
         False positive rates to look at. Unless given, those of
-        `canary.membership.survey.FPRS` that the number of non-members allows.
+        `canary.membership.samples_needed.FPRS` that the number of non-members allows.
     confidence : float
     seed : int
         Of the halves, the folds and the permutations.

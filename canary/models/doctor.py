@@ -18,6 +18,7 @@ from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
+from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import Shown, plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_before
@@ -241,7 +242,8 @@ def _own_texts(model: LanguageModel, texts: Sequence[str]) -> Finding:
     if priced is None:
         return unchecked("memory ran out" if rows else "no text has two tokens")
     figure = (
-        f"{priced.bits_per_token:.2f} bits per token of {plural(len(some), 'text')}, shuffled "
+        f"{priced.bits_per_token:.2f} bits ({priced.bits_per_token * LN2:.2f} nats) per token of "
+        f"{plural(len(some), 'text')}, shuffled "
         f"{priced.shuffled:.2f}, random tokens {priced.uniform:.2f}"
     )
     if priced.bits_per_token >= priced.uniform:

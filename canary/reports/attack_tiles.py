@@ -21,9 +21,12 @@ OFTEN = 0.1
 def surest_sentence(survey: Survey[Any], surest: Surest, kind: str, how: str) -> str:
     """How many members the surest guesses find, and how many guessing finds.
 
-    `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
-    are too few to show it.
+    `how` they are found: ``sure``, or else ``average`` or ``calm``; ``open`` where the others are
+    too few to show it, and ``ties`` where too many scores are equal.
     """
+    if not surest.beats_guessing:
+        how = how if surest.shows else "open"
+        how = how if surest.measured else "ties"
     tpr, others = surest.tpr, others_of(kind)
     return sentence(
         "survey.surest", **{how: True}, coarse=how == "sure" and _coarse(survey, surest),
@@ -82,15 +85,16 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
     """The tiles of the surest guesses, where a false positive rate was looked at, and of all."""
     surest, mean = survey.surest(), survey.corrected()
     if surest is not None:
-        coarse, least = _coarse(survey, surest), min(survey.attacked[0].rates_found())
+        coarse = surest.measured and _coarse(survey, surest)
+        least = min(survey.attacked[0].rates_found())
         most = max(one.rates_found()[least].value for one in survey.attacked)
         note = sentence(
             "survey.tile", coarse=coarse, least=rarely(least, others_of(kind)),
-            least_found=percent_of(most), others=others_of(kind), sure=surest.beats_guessing,
+            least_found=percent_of(most), others=others_of(kind), **_found_how(surest),
             rarely=rarely(surest.fpr, others_of(kind)),
             rate=percent_of(surest.fpr, digits=None), ends=ends_of(surest.tpr),
         )  # fmt: skip
-        share = f"{percent_of(surest.tpr.value)} of {others_of(kind)}"
+        share = _share(surest, kind)
         which = "Surest that can be judged" if coarse else "Surest guesses"
         yield Tile(f"{which}: {_of_wrong(surest.fpr)}", share, note)
         if surest.beats_guessing:
@@ -98,16 +102,27 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             return
         if (often := survey.surest(at_least=OFTEN)) is not None and often.fpr > surest.fpr:
             note = sentence(
-                "survey.tile", sure=often.beats_guessing, rarely=rarely(often.fpr, others_of(kind)),
+                "survey.tile", **_found_how(often), rarely=rarely(often.fpr, others_of(kind)),
                 rate=percent_of(often.fpr, digits=None), others=others_of(kind),
                 ends=ends_of(often.tpr),
             )  # fmt: skip
-            share = f"{percent_of(often.tpr.value)} of {others_of(kind)}"
-            yield Tile(f"Less sure: {_of_wrong(often.fpr)}", share, note)
+            yield Tile(f"Less sure: {_of_wrong(often.fpr)}", _share(often, kind), note)
     if kind == "shadow":
         right = f"{percent_of(mean.value)} right"
         yield Tile("On average", right, sentence("survey.tile.average"))
     yield _auc(survey, kind)
+
+
+def _found_how(surest: Surest) -> dict[str, bool]:
+    """How ``survey.tile`` says what was found."""
+    ties, sure = not surest.measured, surest.beats_guessing
+    return {"ties": ties, "sure": sure and not ties, "luck": not (sure or ties)}
+
+
+def _share(surest: Surest, kind: str) -> str:
+    if not surest.measured:
+        return "Not measurable"
+    return f"{percent_of(surest.tpr.value)} of {others_of(kind)}"
 
 
 def _auc(survey: Survey[Any], kind: str) -> Tile:

@@ -188,7 +188,8 @@ def _without_inputs(survey: Survey[Any]) -> bool:
 def _on_average(survey: Survey[Any]) -> tuple[str, str]:
     """The label and the tone where guesses with few mistakes find no more than chance."""
     surest, share = survey.surest(), survey.corrected().value
-    barely, unclear = share < _BARELY, surest is not None and not surest.shows
+    barely = share < _BARELY
+    unclear = surest is not None and not (surest.shows and surest.measured)
     values = {"barely": barely, "often": not (barely or unclear), "unclear": unclear and not barely}
     label = sentence("survey.label", people=f"{100 * share:.0f}", **values)
     return label, "" if barely else "undecided"
@@ -206,8 +207,7 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
         return [average, who]
     if surest.beats_guessing:
         return [surest_sentence(survey, surest, kind, "sure"), who]
-    how = "average" if surest.shows else "open"
-    return [average, f"{surest_sentence(survey, surest, kind, how)} {who}"]
+    return [average, f"{surest_sentence(survey, surest, kind, 'average')} {who}"]
 
 
 def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
@@ -262,7 +262,7 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
     )  # fmt: skip
     if surest is None:
         return [average]
-    return [average, surest_sentence(survey, surest, kind, "calm" if surest.shows else "open")]
+    return [average, surest_sentence(survey, surest, kind, "calm")]
 
 
 def found_blocks(
@@ -274,7 +274,8 @@ def found_blocks(
     of attacks.
     """
     surest, beside = survey.surest(), others or {}
-    if survey.outcome() == "identified" and surest is not None and not surest.beats_guessing:
+    found_out = survey.outcome() == "identified"
+    if surest and (not surest.measured or (found_out and not surest.beats_guessing)):
         surest = None  # the answer is the average then
     reached = []
     for one in survey.attacked:
@@ -339,7 +340,10 @@ def rate_columns(fprs: Sequence[float]) -> tuple[str, ...]:
 
 def attack_cells(attacked: Attacked) -> tuple[str, ...]:
     """An attack in a row: its name, and its numbers with their intervals."""
-    shown = (in_lines(point.tpr, fpr=point.fpr) for point in attacked.points)
+    shown = (
+        "–" if attacked.too_coarse(point.asked_fpr) else in_lines(point.tpr, fpr=point.fpr)
+        for point in attacked.points
+    )
     return attacked.name, *map(in_lines, (attacked.accuracy, attacked.evaluation.auc)), *shown
 
 

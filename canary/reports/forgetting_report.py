@@ -102,9 +102,19 @@ def _of_unseen(result: Forgetting) -> dict[str, str]:
     )
 
 
-def claim_of(outcome: str) -> Text:
-    """That nobody checked what the models for comparison saw; nothing of a void test."""
-    return "" if outcome == "void" else basis("claimed", NEVER_SAW, "this result")
+def unchecked(outcome: str, auc: Estimate | Interval | None) -> str:
+    """What an answer rests on, and nobody checks: where no trace was found, also whose answers."""
+    if outcome not in ("alike", "forgotten"):
+        return NEVER_SAW
+    tested = "that the tested answers are of the model in use"
+    if auc is None:
+        return f"{NEVER_SAW}, and {tested}"
+    return f"{NEVER_SAW}, {tested} and those of --unseen of the same model"
+
+
+def claim_of(outcome: str, auc: Estimate | Interval | None) -> Text:
+    """That nobody checked what the answer rests on; nothing of a void test."""
+    return "" if outcome == "void" else basis("claimed", unchecked(outcome, auc), "this result")
 
 
 @report_of.register
@@ -162,7 +172,7 @@ def forgetting_report(result: Forgetting) -> Report:
             *attacked(result.auc, void=result.void),
             *remainder(result.most_remainder, result.samples, len(result.losses["query"]), kind),
         ],
-        basis=claim_of(kind),
+        basis=claim_of(kind, auc),
         decide=said(
             "forgetting.decide",
             unshown=not (known or done),
@@ -338,11 +348,7 @@ def distances_figure(result: Forgetting) -> Figure:
             ("Models that were trained on it, from each other", result.floor, result.floor / mean)
         )
     cells = [(name, f"{gap:.4f}", f"{share:.3f}") for name, gap, share in known]
-    columns = (
-        "Model",
-        "Difference from the trained model",
-        "Of the mean of those that never saw it",
-    )
+    columns = ("Model", "Difference from the trained model", "Of the others' mean")
     return Figure(
         "distances",
         f"Distances from the query model: target {result.target:.3f}, calibration models {ends}.",

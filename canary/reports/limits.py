@@ -20,7 +20,7 @@ from canary.gate.weak_limits import STRICT_BITS, asked_guesses
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
-from canary.reports.forgetting_report import NEVER_SAW
+from canary.reports.forgetting_report import NEVER_SAW, unchecked
 from canary.reports.open_limits import doubted, memorized_within, only_limit, passed_words
 from canary.reports.recovery import Recovery, counts, easiest, most_guesses, untested_below
 from canary.reports.sentences import answer, guesses_of
@@ -171,9 +171,9 @@ def basis_of_verdict(verdict: Verdict) -> Text:
     if verdict.outcome != "passed":
         return ""
     if claim := _claim(verdict):
+        claim = unchecked(t.outcome, t.auc) if isinstance(t := verdict.tested, Compared) else claim
         return basis("claimed", claim, "“passed”")
-    audit = _weakest(verdict)
-    return basis_of(audit, verdict.rests_on, passed=True) if audit else ""
+    return basis_of(audit, verdict.rests_on, passed=True) if (audit := _weakest(verdict)) else ""
 
 
 def planting(audit: Audit, rests_on: str = "") -> str:

@@ -146,8 +146,8 @@ def attacks(survey: ModelsSurvey) -> Iterator[Block]:
         spread, models = attacked.across.auc, count(attacked.scores.models_trained)
         several = (percent_of(spread.sd),) if spread.count > 1 else ()
         rates = (
-            in_lines(tpr, fpr=_mean_fpr(points))
-            for tpr, points in zip(attacked.tpr, attacked.points, strict=True)
+            "–" if attacked.too_coarse(fpr) else in_lines(tpr, fpr=_mean_fpr(points))
+            for fpr, tpr, points in zip(survey.fprs, attacked.tpr, attacked.points, strict=True)
         )
         rows.append((attacked.name, models, interval_of(attacked.auc), *several, *rates))
     several = ("SD",) if targets > 1 else ()

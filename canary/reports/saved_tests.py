@@ -200,9 +200,10 @@ def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
         )
         at = min(rates, key=lambda rate: abs(rate.asked_fpr - asked))
         few = percent_of(at.asked_fpr, digits=None)
+        ties = at.lower <= at.asked_fpr and found.not_measured(at.asked_fpr)
         texts.append(
             said_in_one(
-                "trial.membership.few_mistakes",
+                f"trial.membership.{'ties' if ties else 'few_mistakes'}",
                 fpr=few,
                 attacks=len(attacks),
                 best=lead.name,
@@ -276,7 +277,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         label=label,
         tone="memorized" if answer == "not forgotten" else "undecided",
         sentences=results,
-        basis=claim_of(kind),
+        basis=claim_of(kind, found.auc),
         notes=ended(found.notes),
         unsaid=[
             *said("forgetting.unsaid", samples=found.samples, known=answer == "not forgotten",
@@ -332,8 +333,9 @@ def label_of_test(found: Attacks | Compared) -> str:
         return sentence("trial.forgetting.label", **{found.outcome: True})
     outcome: str = "undecided" if found.doubts and found.outcome != "void" else found.outcome
     if found.only_on_average:
-        outcome = "on_average"
-    weak = outcome in ("on_average", "not identified") and found.not_made[0]
+        unmeasured = found.surest is not None and found.not_measured(found.surest.asked_fpr)
+        outcome = "ties" if unmeasured else "on_average"
+    weak = outcome in ("on_average", "ties", "not identified") and found.not_made[0]
     return sentence("trial.membership.label", **{outcome.replace(" ", "_"): True}, weak=weak)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -26,6 +27,8 @@ class Cell:
     full : tuple of tuple of bool
         Whether that is within half a bit of the highest possible, so that differences to it may be
         larger than they look.
+    most : float
+        The highest possible median.
     """
 
     format: int
@@ -33,6 +36,7 @@ class Cell:
     medians: tuple[tuple[float, ...], ...]
     bounds: tuple[tuple[bool, ...], ...]
     full: tuple[tuple[bool, ...], ...]
+    most: float = math.inf
 
     @property
     def bounded(self) -> bool:
@@ -94,7 +98,7 @@ def mean_words(cell: Cell, at: int, confidence: float) -> str:
     """``7.1 bits (6.2 to 8.0)``, or what it is at least."""
     mean = estimate(cell, at, confidence)
     least = "at least " if any(cell.bounds[at]) else ""
-    ends = f" ({ends_of(mean)})"
+    ends = f" ({ends_of(mean, cell.most)})"
     if mean.lower is None or mean.upper is None:
         ends = "" if least or len(cell.medians[at]) < 2 else " (no interval: all seeds alike)"
     return f"{least}{bits(mean.value)} bits{ends}"
@@ -106,11 +110,18 @@ def near_words(cell: Cell, at: int) -> str:
     return f"{near} of {plural(seeds, 'seed')} near the highest possible" if near else ""
 
 
-def ends_of(found: Estimated) -> str:
-    """``6.2 to 8.0``, or a dash for no interval."""
+def ends_of(found: Estimated, most: float | None = None) -> str:
+    """``6.2 to 8.0``, or a dash for no interval.
+
+    With `most`, it is of exposures, and is cut at 0 and at the highest possible median.
+    """
     low, high = found.lower, found.upper
     if low is None or high is None:
         return "–"
+    if most is not None and (low < 0.0 or high > most):
+        cut = [*["0"] * (low < 0.0), *["the highest possible"] * (high > most)]
+        high = max(found.value, min(high, most))
+        return f"{bits(max(low, 0.0))} to {bits(high)}, cut at {listed(cut)}"
     if any(end < 0.0 and bits(end) == "0.0" for end in (low, high)):  # the sign decides
         return f"{low:.2f} to {high:.2f}"
     return f"{bits(low)} to {bits(high)}"

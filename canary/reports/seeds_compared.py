@@ -97,7 +97,7 @@ class SeedsCompared(Shown):
                     tuple(View([one], at).at_ceiling(copies) for one in some)
                     for some in self.groups
                 )
-                made.append(Cell(at, copies, medians, bounds, full))
+                made.append(Cell(at, copies, medians, bounds, full, view.most_bits(copies)))
         return tuple(made)
 
     @property
@@ -170,11 +170,11 @@ class SeedsCompared(Shown):
     def why_not_ranked(self, pair: Pair) -> str:
         """Which of the two conditions of a ranking a pair does not fulfil."""
         more, less = (self.means[self.labels.index(one)] for one in (pair.more, pair.less))
-        reasons = []
+        reasons, most = [], fmean(cell.most for cell in self.usable)
         if not pair.apart and None not in (more.lower, less.lower):
             reasons.append(
-                f"their own intervals overlap ({brief(pair.more)} {ends_of(more)}, "
-                f"{brief(pair.less)} {ends_of(less)})"
+                f"their own intervals overlap ({brief(pair.more)} {ends_of(more, most)}, "
+                f"{brief(pair.less)} {ends_of(less, most)})"
             )
         if not pair.sure and pair.bits.p_value is not None:
             pairs = f" times {plural(len(self.pairs), 'pair')}" if len(self.pairs) > 1 else ""

@@ -66,10 +66,12 @@ def shadow_report(survey: ShadowSurvey) -> Report:
     found = [*found_blocks(survey, "shadow"), *singled_out_sentences(survey)]
     own = Path(survey.target.source).name if Path(survey.target.source).suffix else "target"
     about = about_of(survey, own=own)
+    shadows = "one shadow" if survey.shadow.models == 1 else "shadows taken together"
     actions = {
         "split": not survey.blind,
-        "listed": "the report lists the members and classes most at risk; --singled-out "
-        "(in Python singled_out()) lists all who are recognized",
+        "listed": f"the report lists classes and members by their risk, but {shadows} cannot say "
+        "which samples are most at risk; --singled-out (in Python singled_out()) lists all who are "
+        "recognized",
         "less": "return the most likely class, without its probability",
         "correctness": survey.outcome() == "identified"
         and any(one.name == "correctness" for one in survey.attacked),

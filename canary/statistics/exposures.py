@@ -341,8 +341,9 @@ def exposure_by_draws(
     Raises
     ------
     EstimationError
-        If there are no draws, the same draws are given several times, an array is not
-        one-dimensional or finite, or an option is out of range.
+        If there are no draws, or fewer than ten for 100 canaries or more, the same
+        draws are given several times, an array is not one-dimensional or finite, or an option is
+        out of range.
 
     Notes
     -----
@@ -366,7 +367,7 @@ def exposure_by_draws(
     px = checked_px(canary_px, "canary_px", where)
     draws = np.sort(checked_px(draws_px, "draws_px", where))
     n = len(draws)
-    check_draws(draws, size, noise_bits, where)
+    check_draws(draws, size, noise_bits, where, canaries=len(px))
     hits = np.searchsorted(draws, px, side="right")
     fewest = np.searchsorted(draws, px - noise_bits, side="left")
     most = np.searchsorted(draws, px + noise_bits, side="right")

@@ -24,6 +24,7 @@ _ROUNDING_BITS = 0.01
 """How far below 0 the arithmetic of a model may put the log-perplexity of a certain text."""
 
 _SAME_BITS = 1e-3  # between scores of one candidate, whose rounding nobody stated
+_FEW_DRAWS, _MANY = 10, 100  # draws, and canaries: probably given in the wrong order
 _SURE_COPIES = 40  # of so many numbers, chance makes all even once in 2**40 times
 
 # How far probabilities may be from 1 in sum: usually, in a few rows, and in 16 bits.
@@ -180,7 +181,9 @@ def check_prior(prior: float, where: str) -> None:
         )
 
 
-def check_draws(draws: NDArray[np.float64], size: int, noise_bits: float, where: str) -> None:
+def check_draws(
+    draws: NDArray[np.float64], size: int, noise_bits: float, where: str, *, canaries: int = 0
+) -> None:
     """Refuse no draws, more values than candidates, or draws that are all there equally often.
 
     They are sorted. Values within noise, or a thousandth of a bit, may be of one candidate.
@@ -192,6 +195,9 @@ def check_draws(draws: NDArray[np.float64], size: int, noise_bits: float, where:
         cure = "give what the model's facts say"
     elif not len(draws):
         problem, cure = "draws_px is empty", "draw at least one candidate"
+    elif len(draws) < _FEW_DRAWS and canaries >= _MANY:
+        problem = f"draws_px has length {len(draws)}, and canary_px {canaries:,}"
+        cure = "give canary_px first and draws_px second; or draw more candidates"
     elif times > 1 and len(counts) >= _SURE_COPIES and len(draws) < size:
         problem = f"every value of draws_px is there {times} times, or a multiple of it"
         cure = "give each draw once, and draw more candidates if these are too few"

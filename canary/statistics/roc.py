@@ -296,6 +296,15 @@ def rates_row(rates: Mapping[float, Estimate]) -> dict[str, float]:
     return row
 
 
+def too_coarse(asked: float, reached: float) -> bool:
+    """Whether scores have too many ties to be judged at a false positive rate.
+
+    The rate that is reached is at most half of the one that was asked for: the next threshold is
+    of a rate above that. Scores without ties reach more than half.
+    """
+    return 2 * reached <= asked
+
+
 def check_rate(fpr: float, nonmembers: int) -> None:
     """An EstimationError if a false positive rate is less than one non-member, or above 1."""
     if not 1.0 / nonmembers <= fpr <= 1.0:

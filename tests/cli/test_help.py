@@ -47,8 +47,8 @@ from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.order import order
 from canary.membership.risk import BINS, Scale, risk_scores
+from canary.membership.samples_needed import FPRS
 from canary.membership.shadow_survey import survey
-from canary.membership.survey import FPRS
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
 from canary.passages.sampling import sample

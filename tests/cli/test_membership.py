@@ -14,8 +14,8 @@ from classifiers import save_outputs
 from pyarrow import csv
 
 import canary
+from canary.membership.samples_needed import rates_of
 from canary.membership.shadow_survey import survey
-from canary.membership.survey import rates_of
 
 METRIC = "correctness,modified-entropy,entropy-one-threshold"
 """Attacks that train no network, which takes seconds."""

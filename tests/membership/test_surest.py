@@ -75,3 +75,13 @@ def test_estimates_and_points_print_in_a_few_lines():
         assert len(str(result).splitlines()) <= 5
         assert not result.to_frame().empty
         assert result._repr_html_()
+
+
+def test_a_rate_that_equal_scores_keep_from_being_judged_is_not_measurable():
+    found = survey(*PAIR, attacks="correctness", fprs=[0.01])
+    page = report_of(found)
+    assert not found.surest().measured
+    assert "is not measurable" in found.summary()
+    assert "no single one" not in found.summary()
+    assert page.tiles[0].value == "Not measurable"
+    assert survey(*PAIR, attacks="correctness,loss", fprs=[0.01]).surest().measured

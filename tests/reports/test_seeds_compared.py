@@ -286,7 +286,8 @@ def test_a_mean_has_one_interval():
     rows = {"a": [[0.5], [6.0], [2.0]], "b": [[5.0], [1.0], [4.0]]}
     found = compare({label: seeds(label, some, copies=(4,)) for label, some in rows.items()})
     assert found.means[0].lower < 0
-    assert found.summary().count(f"{found.means[0].lower:.1f} to {found.means[0].upper:.1f}") == 2
+    assert found.summary().count(f"(0.0 to {found.means[0].upper:.1f}, cut at 0)") == 1
+    assert found.summary().count(f"0.0 to {found.means[0].upper:.1f}, cut at 0") == 2
 
 
 def test_a_group_that_learned_nothing_is_not_praised():

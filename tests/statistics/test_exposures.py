@@ -390,3 +390,9 @@ def test_draws_that_are_given_several_times_are_no_draws():
     coarse = rng.choice(few, 20_000), np.repeat(few[:10], 200)
     for draws, size in ((coarse[0], 10**9), (coarse[1], 10**9), (np.repeat(few, 10), 1000)):
         assert exposure_by_draws([17.0], draws, space_size=size)
+
+
+def test_draws_and_canaries_in_the_wrong_order_are_refused():
+    with pytest.raises(EstimationError, match="length 3, and canary_px 1,000"):
+        exposure_by_draws(np.arange(1000.0), [1.0, 2.0, 3.0], space_size=10**5)
+    assert len(exposure_by_draws(np.zeros(5), [1.0, 2.0], space_size=10**5)) == 5

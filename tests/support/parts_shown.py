@@ -149,7 +149,7 @@ PACKAGES = {
         "membership.order_result: Order Preference",
         "membership.shuffles: preference",
         "membership.models_result: ModelsSurvey AttackedModels SampleScores",
-        "membership.survey: Survey Attacked Surest FPRS",
+        "membership.survey: Survey Attacked Surest",
         "membership.attacking: Thresholds learn_thresholds",
         "membership.risk: RiskScores risk_scores Reliability reliability",
         "membership.evaluation: Part evaluate_by",
@@ -160,7 +160,7 @@ PACKAGES = {
         "membership.words_alone: WordsAlone words_alone by_columns",
         "membership.sharing: SharedRows shared_rows check_two_models check_references Repeat "
         "repeated_models row_marks",
-        "membership.samples_needed: AttackPlan plan_attacks",
+        "membership.samples_needed: AttackPlan plan_attacks FPRS",
         "membership.many: ManyScores attack_models loss_thresholds",
         "membership.attacks: ATTACKS Attack Tuning with_many_models",
         "membership.loss_tests: by_class by_model by_sample",
