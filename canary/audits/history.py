@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from canary.audits.audit_setup import CONTROL_COPIES
 from canary.audits.group_medians import (
     MEDIAN_CONFIDENCE,
     group_row,
@@ -135,6 +136,10 @@ def _exposures_in(moment: Mapping[str, Any], about: Sequence[tuple[float, int]])
     return moment
 
 
+def _at(places: Sequence[int], column: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(column[place] for place in places if column)
+
+
 @dataclass(frozen=True, repr=False)
 class History(
     Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file as it was written"
@@ -251,7 +256,8 @@ class History(
                 curve = [value for at in mine if (value := last.curve_bits[at]) is not None]
                 if len(curve) == len(mine):
                     yield f"exposure_{name}_skew_normal", statistics.median(curve)
-            injected = [last.exposures[at] for n, mine in places if n for at in mine]
+            apart = (0, self.control)
+            injected = [last.exposures[at] for n, mine in places if n not in apart for at in mine]
             if injected:
                 yield "exposure_max", max(e.place_bits for e in injected)
                 least, bound = median_bits(injected, max)
@@ -262,10 +268,10 @@ class History(
     def main_metrics(self) -> dict[str, float]:
         """Of `metrics`, what a monitor logs: medians, and what is most exposed.
 
-        ``exposure_max`` is the largest exposure of an injected canary. ``share_above_all_draws``
-        is the share of them that are more likely than every draw: a search finds such secrets
-        first. A median or maximum that no draw reached has beside it, as ``_at_least``, what it
-        is at least; its own number is then log2 of the draws, and rises no further.
+        ``exposure_max`` is the largest exposure of an injected canary, without the positive
+        control. ``share_above_all_draws`` is the share of these that are more likely than every
+        draw: a search finds such secrets first. A median or maximum that no draw reached has
+        ``_at_least`` beside it, what it is at least; its own number stays at log2 of the draws.
         """
         ends = ("_lower", "_upper", "_censored", "_skew_normal", "/seconds")
         every = self.metrics()
@@ -319,6 +325,19 @@ class History(
             if format is None or canary.format == format
         ]
         return {n: tuple(at for m, at in mine if m == n) for n in sorted({m for m, _ in mine})}
+
+    @property
+    def control(self) -> int:
+        """The number of copies of the positive control; 0 without one."""
+        return int(self.settings.get(CONTROL_COPIES) or 0)
+
+    def without_control(self) -> History:
+        """The history without its positive control: what is judged."""
+        control = self.control or None  # 0 are those that were never planted
+        kept = [at for at, c in enumerate(self.canaries) if c.repetitions != control]
+        moments = (replace(m, px_bits=_at(kept, m.px_bits), exposures=_at(kept, m.exposures),
+                           curve_bits=_at(kept, m.curve_bits)) for m in self.moments)  # fmt: skip
+        return replace(self, canaries=_at(kept, self.canaries), moments=tuple(moments))
 
     def until(self, step: int) -> History:
         """What was known at `step`, for a training that goes on from there."""

@@ -14,7 +14,7 @@ from canary.records.validation import brief
 from canary.reports.builders import PlotOptions, figure_of
 from canary.reports.document import Axis, Figure, Mark, Panel, mark
 from canary.reports.exposure_figures import check_format, exposure_axis, group_name, in_guesses
-from canary.reports.history_report import GroupLine, group_lines
+from canary.reports.history_lines import GroupLine, group_lines
 from canary.reports.palette import MUTED, SERIES, dots, line
 from canary.reports.wording import bound_or_bits
 from canary.statistics.numbers import Shown, clean, count, percent_of, plural
@@ -125,7 +125,7 @@ def histories_figure(found: Histories, options: PlotOptions) -> Figure:
 
 
 def _copies(found: Histories, options: PlotOptions) -> int:
-    """The number of copies that is drawn: the one asked for, or the most."""
+    """The number of copies that is drawn: the one asked for, or the most but for the control."""
     first = found.every[0]
     check_format(first, options.at)
     if options.kind != "exposure" or (options.skew_normal and options.axis == "guesses"):
@@ -149,7 +149,8 @@ def _copies(found: Histories, options: PlotOptions) -> int:
             f"no canary has {options.repetitions} copies",
             cure=f"choose from {', '.join(map(count, known))}",
         )
-    return max(known) if options.repetitions is None else options.repetitions
+    most = max(first.without_control().places(options.at))
+    return most if options.repetitions is None else options.repetitions
 
 
 def _line(one: History, at: int, copies: int, *, skew_normal: bool) -> GroupLine:

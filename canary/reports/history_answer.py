@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canary.audits.audit_setup import CONTROL_COPIES
 from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, History, Moment, WatchedFormat
 from canary.gate.weak_limits import STRICT_BITS, asked_guesses, is_weak
@@ -22,11 +21,13 @@ from canary.statistics.pvalues import fisher
 _MORE_BITS = 1.0  # by which an earlier step showed more than the last: half as many guesses
 
 
-def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
+def answer_of(whole: History) -> tuple[str, str, dict[str, Any]]:
     """What was learned, and whether and why the training was stopped: label, tone, values.
 
     The numbers are of the last measurement. Where an earlier one shows more, its step is named.
+    The positive control is not judged. Whether it was learned is said of it alone.
     """
+    history = whole.without_control()
     limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
     limited = isinstance(limit, int | float)
     over = history.stopped_at is not None
@@ -48,6 +49,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "alarm": alarm,
         "faded": faded,
         "chance": history.measured and not planted and not alarm,
+        **_control(whole, alarm=alarm, shown=planted or faded),
     }
     if isinstance(limit, int | float):
         values |= _around(history, float(limit))
@@ -55,7 +57,10 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     warned = bool(history.findings)
     size, most_bits = _one_size(history), float(limit) if isinstance(limit, int | float) else 0.0
     weak = bool(size) and is_weak(size, most_bits)
-    read = learned or faded or history.batches.get("canaries")
+    values["beside"] = values["chance"] and values["control"]
+    missed = values["missed"]
+    counted = history.batches.get("canaries") and not missed
+    read = learned or faded or values["taught"] or counted
     labels = {
         "Nothing was measured": not history.measured,
         "The limit was exceeded, and nothing was stopped": too_late,
@@ -64,6 +69,9 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "allows": over,
         "Do not rely on this measurement": alarm,
         "It is open whether the limit was kept": values.get("open"),
+        "Within the limit while training, but the positive control was not learned": limited
+        and missed
+        and not warned,
         "Within the limit while training, but the limit is weak": weak and not warned,
         "Within the limit while training, but nothing shows that the secrets were read": limited
         and not (read or warned),
@@ -72,6 +80,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "The model is memorizing the planted secrets (no limit was set)": learned,
         f"Memorized at step {count(peak.step if peak else 0)}, "
         "and not seen at the last step": faded,
+        "No memorization was seen, but the positive control was not learned": missed and not warned,
         "No memorization was seen in this training": not warned,
         "No memorization was seen, but the batches of this training have a fault": True,
     }
@@ -79,7 +88,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     if last is None:
         return label, "undecided", values
     calm = "suspect" if alarm else "memorized" if learned and not limited else ""
-    calm = "undecided" if faded or (warned and not calm) else calm
+    calm = "undecided" if faded or missed or (warned and not calm) else calm
     if limited and not alarm:
         calm = "not-found" if read and not (values["open"] or warned or weak) else "undecided"
     groups, least = _lower_ends(history, last)
@@ -118,6 +127,26 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         }
     values |= _choice(history, least[most], learned=learned) if values["no_limit"] else {}
     return label, "memorized" if over else calm, values
+
+
+def _control(history: History, *, alarm: bool, shown: bool) -> dict[str, Any]:
+    """Whether the positive control was learned at the last measurement; falsy without one.
+
+    It is `missed` if it was not, and nothing else is `shown` to have been learned.
+    """
+    places = history.places().get(history.control, ()) if history.control else ()
+    if not (places and history.measured) or alarm:
+        return {"control": "", "taught": False, "missed": False}
+    taught = _look_learned([history.measured[-1].exposures[at] for at in places])
+    missed = not (taught or shown)
+    unread = missed and not history.batches.get("canaries")
+    return {
+        "control": copies(history.control),
+        "apart": len(places),
+        "taught": taught,
+        "missed": missed,
+        "unread": unread,
+    }
 
 
 def _choice(history: History, least: float, *, learned: bool) -> dict[str, Any]:
@@ -211,7 +240,11 @@ def basis_of(history: History, values: Mapping[str, Any]) -> Text:
         return ""
     planned = any(canary.repetitions for canary in history.canaries)
     read = "watched" if planned and not history.shortage else "unknown"
-    return basis(read, "the planted secrets were in the training data", "this result")
+    fact = "the planted secrets were in the training data"
+    if read == "unknown" and values["taught"]:
+        read = "partly"
+        fact = f"the secrets that appeared {values['control']} were in the training data"
+    return basis(read, fact, "this result", others_unknown=read == "partly")
 
 
 def _around(history: History, limit: float) -> dict[str, Any]:
@@ -225,7 +258,7 @@ def _around(history: History, limit: float) -> dict[str, Any]:
         medians = [
             median_bits([moment.exposures[at] for at in places])
             for copies, places in history.places().items()
-            if copies not in (0, history.settings.get(CONTROL_COPIES))
+            if copies
         ]
         if any(bound or median > limit for median, bound in medians):
             above.append(moment.step)

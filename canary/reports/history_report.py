@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
 from canary.gate.weak_limits import asked_guesses
@@ -38,10 +35,10 @@ from canary.reports.exposure_figures import (
     check_format,
     colour_of_copies,
     exposure_axis,
-    group_name,
     in_guesses,
 )
-from canary.reports.history_answer import answer_of, at_the_edge, basis_of
+from canary.reports.history_answer import answer_of, basis_of
+from canary.reports.history_lines import GroupLine, group_lines
 from canary.reports.palette import BAND, CURVE, DOTTED, INK, SPARSE, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS, guesses_of
 from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words
@@ -119,7 +116,7 @@ def _outcome(history: History) -> Iterator[Block]:
         failed=failed,
         both=skipped and failed,
     )
-    yield history_figure(history, _most_exposed(history))
+    yield history_figure(history, _most_exposed(history.without_control()))
 
 
 def _most_exposed(history: History) -> int:
@@ -153,7 +150,7 @@ def _time_taken(history: History) -> str:
 @section(History, "Exposure against training steps", specialist=True)
 def exposure(history: History) -> Iterator[Block]:
     """A line for each number of copies, of the formats that are not in what came out."""
-    shown = _most_exposed(history)
+    shown = _most_exposed(history.without_control())
     yield said_in_one("secrets", there=True, watched=True)
     for at, about in enumerate(history.formats):
         if len(history.formats) > 1:
@@ -190,7 +187,7 @@ def _table(history: History, lines: list[GroupLine], space_bits: float | None) -
                 cells.append(least + count(guesses_of(space_bits - group.certain[known])))
         rows.append(tuple(cells))
     unit = "bits" if space_bits is None else "guesses"
-    names = (f"{group_name(group.copies)}\n({unit})" for group in lines)
+    names = (f"{group.name}\n({unit})" for group in lines)
     columns = ("Step", *(("Epoch",) if epochs else ()), *(("Loss",) if steps else ()), *names)
     return Table(f"The typical secret against training steps, in {unit}", columns, rows)
 
@@ -256,7 +253,7 @@ def history_figure(
         name = f"limit: {f'{limit:g} bits' if skew_normal or in_bits else asked}"
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told, near = [], 0.01 * highest
-    banded = max(lines, key=lambda group: (group.medians[-1:], group.copies))
+    banded = max(lines, key=lambda one: (not one.control, one.medians[-1:], one.copies))
     for at_line, group in enumerate(lines, start=1):
         colour = colour_of_copies(group.copies, [g.copies for g in lines])
         over = sum(group.meets(other, near) for other in lines[at_line:])
@@ -265,7 +262,7 @@ def history_figure(
         if group.steps:
             medians = list(map(bound_or_bits, group.certain, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
-            told.append(f"{group_name(group.copies)}: from {first} to {last}")
+            told.append(f"{group.name}: from {first} to {last}")
     thin: dict[str, Any] = {"linewidth": 0.7, "linestyle": DOTTED, "zorder": 0.5}
     upright = [across("axvline", step, **thin) for step in history.settings.get("marks") or ()]
     marks += upright + [
@@ -287,6 +284,7 @@ def history_figure(
     caption = said_in_one(
         "history.caption",
         format=about.masked,
+        control=any(group.control for group in lines),
         drawn=not skew_normal,
         draws=about.draws,
         size=about.space_size,
@@ -312,75 +310,9 @@ def history_figure(
     )
 
 
-@dataclass(frozen=True)
-class GroupLine:
-    """Exposure of the canaries with one number of copies, at each moment in bits.
-
-    `bounds` says of each median whether it may be higher: it is a lower bound, or more than all
-    draws but one; it is within `ends` then. The band goes from `least` to `most` of the
-    estimates and bounds. `heights` are what is drawn of them: of a lower bound the estimate, so
-    that groups keep their order.
-    """
-
-    copies: int
-    steps: tuple[int, ...]
-    medians: tuple[float, ...]
-    bounds: tuple[bool, ...]
-    least: tuple[float, ...]
-    most: tuple[float, ...]
-    heights: tuple[float, ...]
-    ends: tuple[tuple[float, float], ...]
-
-    @property
-    def certain(self) -> list[float]:
-        """The medians, and of those that are drawn as bounds what is certain."""
-        known = zip(self.medians, self.bounds, self.ends, strict=True)
-        return [ends[0] if bound else median for median, bound, ends in known]
-
-    @property
-    def open_ended(self) -> list[tuple[float, float]]:
-        """The `ends` of the medians that are drawn as bounds."""
-        return [ends for ends, bound in zip(self.ends, self.bounds, strict=True) if bound]
-
-    def meets(self, other: GroupLine, near: float) -> bool:
-        """Whether both are drawn as one line from a step to the next."""
-        theirs = dict(zip(other.steps, other.heights, strict=True))
-        mine = zip(self.steps, self.heights, strict=True)
-        same = [abs(theirs.get(step, math.inf) - height) <= near for step, height in mine]
-        return any(map(all, itertools.pairwise(same)))
-
-
-def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list[GroupLine]:
-    """The lines of one format, controls first.
-
-    With `skew_normal` they are off the curves; a moment at which a group has no such
-    estimates has no point then.
-    """
-    lines = []
-    for copies, places in history.places(at).items():
-        rows: list[tuple[int, float, bool, float, float, float, tuple[float, float]]] = []
-        for moment in history.measured:
-            group = [moment.exposures[place] for place in places]
-            curve = [moment.curve_bits[place] for place in places]
-            drawn = [e.lower_bits if e.bits is None else e.bits for e in group]
-            known = [value for value in (curve if skew_normal else drawn) if value is not None]
-            if len(known) < len(places):
-                continue
-            told = (statistics.median(known), False) if skew_normal else median_bits(group)
-            bound = told[1] or (not skew_normal and at_the_edge(history.formats[at], told[0]))
-            height = statistics.median(e.place_bits for e in group) if bound else told[0]
-            height = told[0] if skew_normal else max(height, told[0])
-            band = min(*known, told[0]), max(*known, height)
-            low, high = zip(*((e.lower_bits, e.upper_bits) for e in group), strict=True)
-            ends = min(statistics.median(low), told[0]), max(statistics.median(high), height)
-            rows.append((moment.step, told[0], bound, *band, height, ends))
-        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 7)))
-    return lines
-
-
 def _marks(group: GroupLine, colour: str, over: int, *, band: bool, named: bool) -> Iterator[Mark]:
     """The line and its dots, broader for each line that is drawn `over` it: that hides none."""
-    style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
+    style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group.name}
     between = group.steps, group.least, group.most
     if band:
         yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)

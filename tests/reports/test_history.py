@@ -20,7 +20,8 @@ from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.drawing import draw_on
 from canary.reports.histories_figure import histories_of
 from canary.reports.history_answer import answer_of
-from canary.reports.history_report import group_lines, history_figure
+from canary.reports.history_lines import group_lines
+from canary.reports.history_report import history_figure
 from canary.reports.sentences import guesses_of
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import count
@@ -220,7 +221,7 @@ def test_the_figure_on_axes_of_ones_own():
     assert drawn == list(group_lines(history, 0)[2].heights)
     assert loss.get_lines()[0].get_ydata().tolist() == [x.value for x in history.losses]
     upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
-    assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}
+    assert {1.0, 41.0} <= {float(x[0]) for x in upright}
 
 
 def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
@@ -414,3 +415,77 @@ def test_no_line_is_hidden_by_one_that_is_drawn_over_it():
             if m.call == "plot" and "label" in m.style
         }
         assert (widths["1 copy"] > widths["16 copies"]) is broader
+
+
+def with_control(*, learned, limit=None, few=False, batches=None):
+    """A history whose 16 copies are its positive control; with `few`, the others are learned."""
+    made = make_history(learned=learned, losses=False)
+    settings = {**made.settings, "require_learned": 16, "stop_above_bits": limit}
+    moments = made.moments
+    if few:
+        most = moments[-1].exposures[made.places()[16][0]]
+        found = tuple(
+            most if c.repetitions == 1 else e
+            for c, e in zip(made.canaries, moments[-1].exposures, strict=True)
+        )
+        moments = (*moments[:-1], replace(moments[-1], exposures=found))
+    return replace(made, settings=settings, moments=moments, batches=batches or {})
+
+
+@pytest.mark.parametrize(
+    ("limit", "label", "tone"),
+    [
+        (None, "No memorization was seen in this training", ""),
+        (4.0, "Within the limit while training", "not-found"),
+    ],
+)
+def test_a_positive_control_that_was_learned_leaves_the_page_calm(limit, label, tone):
+    made = with_control(learned=True, limit=limit)
+    report, text = report_of(made), words_of(made)
+    assert (report.label, report.tone) == (label, tone)
+    assert "The positive control, 3 secrets that appeared 16 times, is not part" in text
+    assert "It was learned, as it should be" in text
+    assert "planted secrets besides the positive control cannot be distinguished" in text
+    assert "secrets that appeared 16 times were in the training data" in text
+    assert "For the others it is open" in text
+    assert "memorizing" not in text
+    assert "16 copies: positive control (guesses)" in text
+    assert "The band around the highest line besides that of the positive control" in text
+    counted = replace(made, batches={"canaries": 51})
+    assert "counted the planted secrets in what the model read" in words_of(counted)
+
+
+@pytest.mark.parametrize("limit", [None, 4.0])
+def test_a_positive_control_that_was_not_learned_makes_the_page_undecided(limit):
+    for batches in ({}, {"canaries": 51}):
+        made = with_control(learned=False, limit=limit, batches=batches)
+        report, text = report_of(made), words_of(made)
+        assert report.tone == "undecided"
+        assert report.label.endswith("but the positive control was not learned")
+        assert "It was not learned, so low numbers prove nothing" in text
+        assert ("Nothing shows that the model read" in text) == (not batches)
+        assert "Make sure that the training read the file" in text
+
+
+def test_the_other_groups_are_judged_beside_a_positive_control():
+    for learned in (True, False):
+        report = report_of(with_control(learned=learned, few=learned))
+        assert (report.tone == "memorized") is learned
+    text = words_of(with_control(learned=True, few=True))
+    assert "the typical secret that appeared once took at most" in text
+
+
+def test_logged_maxima_leave_the_positive_control_out():
+    made = make_history()
+    named = replace(made, settings={**made.settings, "require_learned": 16}).main_metrics()
+    every = made.main_metrics()
+    apart = {"canary/exposure_max", "canary/share_above_all_draws"}
+    assert all(named[name] < every[name] for name in apart)
+    once = [made.moments[-1].exposures[at] for at in made.places()[1]]
+    assert named["canary/exposure_max"] == max(e.place_bits for e in once)
+    assert every["canary/exposure_16_copies"] == named["canary/exposure_16_copies"]
+
+
+def test_several_histories_are_drawn_for_what_is_judged():
+    made = [with_control(learned=True), with_control(learned=True)]
+    assert "Exposure of 1 copy" in figure_of(histories_of(made), PlotOptions()).words
