@@ -25,7 +25,7 @@ from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
 from canary.statistics.pvalues import holm
 
-_MANY_REQUESTS = 100_000  # more than these nobody asks of a server
+_MANY_REQUESTS, _MANY_QUERIES = 100_000, 100_000_000  # of a server; of a walk: more take hours
 _AGAINST = (
     "fewer copies (de-duplication), fewer epochs, or training with differential privacy would "
     "lower it"
@@ -354,7 +354,7 @@ def _draws_cure(
         return f"the noise of the arithmetic blurs their ranks; {how}"
     # A walk that has counted so many places tells on which side of the limit each canary is.
     space_bits = max(e.space_bits for e in straddling)
-    queries = _queries(space_bits, limit)
+    queries, long = _queries(space_bits, limit), queries_to_rank(space_bits, limit) > _MANY_QUERIES
     if not any(e.miss for e in straddling):
         further = f"a larger budget would rank them further ({queries})"
         # Ranks that may be any: the server did not return the tokens of these canaries.
@@ -376,12 +376,13 @@ def _draws_cure(
     draws, size = _round_up(max(known)), round(2.0**space_bits)
     if served and ranks and draws > _MANY_REQUESTS:
         return f"{ranks} {does} decide; the server would need about {count(draws)} requests"
-    each, other = ", one request each" if served else "", f"{ranks}, or " if ranks else ""
-    flag, many = f"--draws {draws}{each}", f"about {count(draws)} draws"
+    each = ", one request each" if served else ""
+    drawn = f"about {count(draws)} draws (--draws {draws}{each})"
     if draws >= size:  # these are ranks, too
         way = "enumeration" if ranks and not served else f"sampling --draws {size}{each}"
-        flag, many = f"--method {way}", f"all {count(size)} candidates"
-    return f"{other}{many} ({flag}) {does} decide"
+        drawn = f"all {count(size)} candidates (--method {way})"
+    ways = ranks, drawn
+    return f"{', or '.join(filter(None, ways[::-1] if long else ways))} {does} decide"
 
 
 def _queries(space_bits: float, limit: float) -> str:

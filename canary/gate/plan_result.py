@@ -173,14 +173,18 @@ class GatePlan(Shown, Record):
         which, all_pass = "", "it passes"
         if groups > 1:
             which, all_pass = ", for each number of copies", f"all {groups} numbers of copies pass"
-        limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", *["no median"] * 2
+        limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", "no median", "no median"
         if self.memorized_bits is not None:
             over = f"a median from {bits(self.memorized_bits)} bits on"
         if self.passed_bits is not None:
             under = f"a median up to {bits(self.passed_bits)} bits"
+        where = "in between it is" if self.passed_bits is not None else "below that it is"
+        if self.memorized_bits is None:
+            where = "all are" if self.passed_bits is None else "above that it is"
+        surely = "" if self.passed_bits is not None else " as surely"
         yield (
             f"{limit}{which}: with a chance of {wanted}, {over} is called memorized and {under} "
-            "passes; in between it is often undecided"
+            f"passes{surely}; {where} often undecided"
         )
         first: dict[str, int] = {}  # more canaries than the first of a share say no more
         for each in self.with_more:

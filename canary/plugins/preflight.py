@@ -80,9 +80,7 @@ class Preflight(Shown, Record, written=("sound", ...)):
             says = "The training can begin, but not all is as planned"
         if not self.sound:
             says = "Do not train yet: the audit would not measure what was planted"
-        read = (
-            f"{plural(self.copies, 'copy', 'copies')} in {plural(self.batches, 'batch', 'batches')}"
-        )
+        read = f"{count(self.copies)} copies in {plural(self.batches, 'batch', 'batches')}"
         lines = [f"{says} ({read}, {'all' if self.complete else 'a part'} of an epoch)."]
         for finding in chain(*map(self._of, ("refused", "noted", "not checked"))):
             named = f"{finding.check}: " * (finding.verdict == "not checked")

@@ -210,7 +210,7 @@ class _Summary:
             if fields.get("passed") == "no" and test not in self._failed:
                 terminalreporter.line(
                     "          the test passed all the same: assert the verdict itself, not its "
-                    "outcome"
+                    "outcome, or set canary_strict = true"
                 )
             for name, note in fields.items():
                 if name.startswith("note.") and note not in said:

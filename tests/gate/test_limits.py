@@ -125,6 +125,13 @@ def test_advice_never_asks_for_more_draws_than_candidates_and_names_exact_ranks_
     assert re.search("^about .* canaries in place of 9 .*; fewer, if their ranks are", found.cure)
 
 
+def test_draws_come_first_where_ranks_take_hours():
+    exposures = exposure_by_draws([0.5] * 8, np.arange(1.0, 201.0), space_size=10**9)
+    groups = of_groups({4: exposures}, formats=[space(size=10**9, method=UNIFORM_DRAWS, draws=200)])
+    cure = one(check(groups, max_exposure_bits=7)).cure
+    assert re.match(r"about \d+ draws .*, or exact ranks \(--method rank .* decide", cure), cure
+
+
 SERVED = (
     r"^exact ranks of the model files \(--method rank.*\), or .*\(--draws 3800, one request each\)"
 )

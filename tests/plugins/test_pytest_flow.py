@@ -112,6 +112,7 @@ def has_a_line_for_each_verdict(said: str) -> None:
             continue
         expected = "test_expected: " in line  # it asserts that the model memorized
         told = "the test passed all the same: assert the verdict itself, not its outcome"
+        told += ", or set canary_strict = true"
         assert (after.strip() == told) is expected
         passed = line.startswith("passed")
         shown_by = "note: the limit is weak: " if passed else "note: the canaries with 1 copy"
