@@ -26,10 +26,11 @@ def only_limit(verdict: Verdict) -> str:
 
 
 def memorized_within(verdict: Verdict) -> dict[str, Any]:
-    """The words ``but``, ``regression`` and ``tried`` of a pass that such a limit alone allows.
+    """The words ``but``, ``regression`` and ``tried`` of a pass that says little.
 
-    They are empty if no audit memorized secrets, besides the positive control, or if the search
-    tried as many guesses as a page of an audit counts.
+    The first is also what a pass of the answers of a server is of. Of an audit, they are empty if
+    none memorized secrets, besides the positive control, or if the search tried as many guesses as
+    a page of an audit counts.
     """
     kind, audits = only_limit(verdict), [with_control(a, verdict.control) for a in verdict.audits]
     if verdict.outcome != "passed" or all(answer(a).verdict != "memorized" for a in audits):
@@ -44,6 +45,8 @@ def memorized_within(verdict: Verdict) -> dict[str, Any]:
     but = f"Passed, but only the {number} {were} tried" if tried else ""
     if regression:
         but = "Passed against the baseline, but the model memorized planted secrets"
+    if verdict.outcome == "passed" and isinstance(verdict.tested, Sampled):
+        but = "Passed, but only what the server wrote was tested"
     return {"but": but, "regression": regression, "tried": tried and number}
 
 

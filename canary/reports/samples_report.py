@@ -86,7 +86,7 @@ def samples_report(result: Sampled) -> Report:
             "this result",
         ),
         decide=said(
-            "samples.decide", none=not texts.hits, came=texts.hits,
+            "samples.decide", within=not texts.hits, none=not texts.hits, came=texts.hits,
             out=bool(texts.hits) and key != "luck",
             luck=key == "luck", files=not texts.hits or key == "luck",
             stated=key not in ("planted", "memorized") and not files,
@@ -108,7 +108,9 @@ def samples_report(result: Sampled) -> Report:
         ),
         about=about,
         outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],
-        unsaid=said("samples.unsaid", chat=chat, out=bool(texts.hits)),
+        unsaid=said(
+            "samples.unsaid", chat=chat, out=bool(texts.hits), greedy=texts.hits and result.greedy
+        ),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
         brief=[*_by_form(result), *([] if result.planted else [_rates(result)]), _cost(result)],

@@ -18,6 +18,7 @@ from canary.gate.check_result import percent_like
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.watched import IN_BATCHES
+from canary.passages.sampled import Sampled
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.advice import advice, cures, decisions, unsaid
 from canary.reports.audit_report import notes, outcome
@@ -197,9 +198,7 @@ def verdict_report(verdict: Verdict) -> Report:
             *_other(verdict),
         ]
         if audits
-        else said("limit.unsaid")
-        if isinstance(tested, Attacks)
-        else (),
+        else _unsaid(tested),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
@@ -217,12 +216,25 @@ def _decided(verdict: Verdict) -> Sequence[Text]:
         return []
     if isinstance(verdict.tested, Extraction):  # nothing but its own limit
         return report_of(verdict.tested).decide
+    if isinstance(verdict.tested, Sampled) and verdict.outcome == "passed":
+        came = bool(verdict.tested.came_out().texts.hits)
+        kind = "secrets" if verdict.tested.planted else "texts"
+        return said("samples.decide", within=True, none=not came, files=True, stated=not came,
+                    kind=kind, came=came)  # fmt: skip
     deletion, outcome = isinstance(verdict.tested, Compared), verdict.outcome
     red, undecided = outcome in ("memorized", "failed"), outcome == "undecided"
     return said(
         "limit.decide", red=red and not deletion, deletion=red and deletion, again=undecided,
         open=undecided and not deletion, deletion_open=undecided and deletion,
     )  # fmt: skip
+
+
+def _unsaid(tested: object) -> Sequence[Text]:
+    """What a limit on a test without an audit does not say."""
+    if isinstance(tested, Sampled):
+        chat, came = bool(tested.settings["chat"]), bool(tested.came_out().texts.hits)
+        return said("samples.unsaid", chat=chat, out=came, greedy=tested.greedy)
+    return said("limit.unsaid") if isinstance(tested, Attacks) else ()
 
 
 def _mended(verdict: Verdict) -> Sequence[Text]:

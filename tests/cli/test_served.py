@@ -130,8 +130,17 @@ def test_too_many_requests_are_refused_before_the_run(command, model, loaded, ca
         done = command(
             *words("exposure", server, model, "--canaries", canaries, "--max-requests", 50)
         )
-    assert done.code == 2
-    assert "requests are needed in this run, and 50 allowed" in done.err
+        assert done.code == 2
+        assert "requests are needed in this run, and 50 allowed" in done.err
+        asked = ("--canaries", canaries, "--draws", 60)
+        command(*words("exposure", server, model, "--canaries", canaries, "--top-k", 5))
+        bound = server.count() + 20
+        done = command(*words("exposure", server, model, *asked, "--total-requests", bound))
+        assert done.code == 2
+        enough = re.search(r"give --total-requests (\d+)", done.err)[1]
+        assert int(enough) > bound
+        done = command(*words("exposure", server, model, *asked, "--total-requests", enough))
+        assert done.code == 0, done.err
 
 
 def test_exact_ranks_are_refused_because_the_model_is_at_an_address(

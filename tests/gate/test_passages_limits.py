@@ -16,6 +16,7 @@ from canary.passages.likeness import Likeness
 from canary.passages.result import Passages, Verbatim
 from canary.passages.sampled import Chance, Sampled, Sought
 from canary.reports.builders import report_of
+from canary.reports.document import words_of
 from canary.reports.verdicts import junit, markdown
 
 
@@ -285,3 +286,22 @@ def test_samples_that_show_nothing_say_what_would_show_more():
     assert "membership text" in passing
     assert "membership text" not in secrets + found
     assert "Plant more" not in passing + found
+
+
+@pytest.mark.parametrize(("hits", "secrets", "claimed"), [(0, 40, True), (1, 400, False)])
+def test_a_pass_of_what_a_server_wrote_never_looks_releasable(hits, secrets, claimed):
+    greedy = sampled_secrets(hits=hits, secrets=secrets, samples=1, temperature=0.0)
+    verdict = check(greedy, max_extractable=0.1, trust_members=claimed)
+    made = report_of(verdict)
+    assert verdict.outcome == "passed"
+    assert (made.label, made.tone) == (
+        "Passed, but only what the server wrote was tested",
+        "undecided",
+    )
+    assert words_of(made.decide[0]).startswith(
+        "Do not release on this report alone, nor on a limit that it passes: reading what a model "
+        "writes misses most"
+    )
+    unsaid = " ".join(map(words_of, made.unsaid))
+    assert "what the model would write once in a million times" in unsaid
+    assert "At temperature 0, the server always gives its most probable answer" in unsaid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 import threading
 from contextlib import ExitStack
@@ -105,6 +106,14 @@ def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
             canary.score(model, [f"abc {k}" for k in range(100)])
         canary.extract(model, "abc {digit:1}", budget=100, start_token=None)
         assert "search at most 37" in said[-1]  # of a budget of 100
+        before, first = server.count(), re.compile(r"give --total-requests (\d+)")
+        model = load_served(server, tmp_path, total_requests=before + 60)
+        with pytest.raises(InputError, match=r"and 5\d allowed") as raised:
+            canary.exposure(model, some_canaries(), start_token=None)
+        enough = int(first.search(str(raised.value))[1])
+        assert enough > before + 60, "what was sent before is counted"
+        model = load_served(server, tmp_path, total_requests=enough)
+        canary.exposure(model, some_canaries(), start_token=None)
 
 
 @pytest.mark.parametrize("top", [None, 20])

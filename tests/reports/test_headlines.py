@@ -456,7 +456,7 @@ ROOT = Path(__file__).parents[2]
 TONES = {"green": "not-found", "amber": "undecided", "red": "memorized", "purple": "suspect"}
 PRINTED = {
     "attack_wording", "comparison_report", "forgetting_report", "history_answer", "limits",
-    "order_report", "samples_report", "sentences", "verbatim_report",
+    "open_limits", "order_report", "samples_report", "sentences", "verbatim_report",
 }  # fmt: skip
 """Where headlines of reports are written."""
 
@@ -504,7 +504,7 @@ def headlines_in(tree):
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             target = ast.unparse(getattr(node, "target", None) or node.targets[0])
             texts = getattr(value, "keys", None) or ast.walk(value or node)
-            chosen = target in ("label", "labels", "_LABELS", "UNTRIED")
+            chosen = target in ("label", "labels", "but", "_LABELS", "UNTRIED")
             yield from [(written(one), "") for one in texts] if chosen else []
         elif isinstance(node, ast.FunctionDef) and node.name == "label_of":
             yield from [(written(one), "") for one in ast.walk(node)]

@@ -144,6 +144,10 @@ class Endpoint:
         given = [(most, option) for option, most in bounds.items() if most is not None]
         return min(given, key=lambda bound: bound[0], default=(None, ""))
 
+    def counted(self, bound: str) -> int:
+        """Requests that an option has counted already when the next run begins."""
+        return self.ledger.counted if bound == "--total-requests" else 0
+
     def spent(self, sent: int, most: int, bound: str, where: str) -> RequestsSpentError:
         """That no request is left, at this address; `bound` is the option that says so."""
         if bound == "--total-requests":

@@ -98,6 +98,11 @@ class Ledger:
         """Requests of all runs without those carried over to this one."""
         return (self.total or 0) - self.carried
 
+    @property
+    def counted(self) -> int:
+        """Requests of all runs, this one included, as the next run finds them."""
+        return (self.total or 0) + (self.sent if self._quiet else 0)
+
     def add(self, requests: int, tokens: int = 0) -> None:
         """Count requests, or take one back that the server throttled."""
         with self._lock:

@@ -132,11 +132,13 @@ class Rehearsed(ServedModel):
     def check_allowed(self) -> None:
         """An InputError if more requests are sure than may be sent."""
         needed, (limit, by) = self.client.sent, self._endpoint.most
+        before = self._endpoint.counted(by)
         if limit is not None and needed > limit:
             raise InputError(
                 f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
-                cure=f"give {by} {needed + CLOSE} or more, or ask for less. That the server "
-                "returns what this needs is not known: canary doctor asks (about eight requests)",
+                cure=f"give {by} {before + needed + CLOSE} or more, or ask for less. That the "
+                "server returns what this needs is not known: canary doctor asks (about eight "
+                "requests)",
             )
 
     def _most_searched(self) -> int:

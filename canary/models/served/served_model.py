@@ -149,10 +149,11 @@ class ServedModel:
                 f"Requests to {self._endpoint.base}: {sent:,} sent so far; {', '.join(parts)}{kept}"
             )
         if limit is not None and sent + sure - known > limit:
+            enough = self._endpoint.counted(self.client.bound) + sent + sure - known
             raise InputError(
                 f"about {sent + max(sure - known, 0):,} requests are needed in this run, and "
                 f"{limit:,} allowed",
-                cure=f"give {self.client.bound} {sent + sure - known} or more, or ask for "
+                cure=f"give {self.client.bound} {enough} or more, or ask for "
                 "less: fewer texts or --draws, a start token that you name (--start-token)",
                 where=self._endpoint.base,
             )
