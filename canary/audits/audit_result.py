@@ -24,7 +24,7 @@ from canary.audits.group_medians import (
     interval_metrics,
     near_highest,
 )
-from canary.audits.search_ranks import with_search
+from canary.audits.search_ranks import unsearched, with_search
 from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.about import About, Named
@@ -290,6 +290,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
             )
         if full := self.at_ceiling():
             yield near_highest(full, self.by_repetitions())
+        yield from unsearched(self)
 
     def at_ceiling(self, format: int | None = None) -> dict[int, float]:
         """The numbers of copies (in one format) whose median is near its ceiling, with that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +13,9 @@ from canary.statistics.exposures import exposure_by_bounds
 
 class _Audited(Protocol):
     """An audit, which uses this module for its tables."""
+
+    @property
+    def model(self) -> Any: ...
 
     @property
     def canaries(self) -> tuple[Any, ...]: ...
@@ -51,3 +55,23 @@ def with_search(audit: _AnAudit) -> _AnAudit:
     )
     known: Any = audit
     return replace(known, canaries=tuple(canaries))  # type: ignore[no-any-return]
+
+
+def unsearched(audit: _Audited) -> Iterator[str]:
+    """Why an audit of a server knows only bounds of ranks: it had no search, or a short one.
+
+    A search gives these ranks there, where no method but draws can be paid for.
+    """
+    served = audit.model.get("device") == "served" and "score" in audit.model.get(
+        "capabilities", ()
+    )
+    known = with_search(audit).canaries if served else ()
+    if all(c.control or c.exposure.bits is not None for c in known):
+        return
+    spent = [some.settings["budget"] for some in audit.extractions if some.stopped == "budget"]
+    cure = "--extraction-budget (in Python extraction_budget), or use canary exposure --top-k 20"
+    bounds = "so some ranks of memorized canaries are only bounds"
+    if not audit.extractions:
+        yield f"no search was made, {bounds}: give {cure}"
+    elif spent:
+        yield f"the search ended at its budget of {max(spent):,} queries, {bounds}: raise {cure}"

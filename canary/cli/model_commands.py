@@ -173,7 +173,8 @@ def score(
     "audit /models/it --canaries canaries.json --out large/ --ray head:6379 --worker-gpus 1",
     out="FOLDER: Where audit.json and report.html go.",
     extraction_budget="N: The most queries for extracting the most likely candidates of each "
-    "format; 0 skips that.",
+    "format; 0 skips that. At an address, the ranks of memorized canaries rest on that search: a "
+    "small number leaves only bounds.",
     require_learned="[Measurement] COPIES: The positive control: the verdict is on the other "
     "canaries, and says whether those with this number of copies were learned, as they should be.",
     against_base="Of a model with an adapter: also measure under its base model, with the adapter "

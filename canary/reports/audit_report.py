@@ -9,7 +9,7 @@ from typing import Any
 from canary.audits.audit_result import Audit
 from canary.audits.audit_setup import control_of, limit_of, without_control
 from canary.audits.group_medians import shown_median
-from canary.audits.search_ranks import with_search
+from canary.audits.search_ranks import unsearched, with_search
 from canary.reports.advice import advice, decisions, unsaid
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -130,9 +130,10 @@ def notes(
     known: list[Text] = [*cut_searches(audit)]
     bounded = any(c.exposure.bits is None for c in with_search(audit).injected)
     whole = "score" in audit.model.get("capabilities", ())  # else the likeliest tokens were used
+    why = ended(unsearched(audit))
     if bounded and whole and audit.model.get("device") == "served":
-        known.append(said_in_one("audit.served"))
-    known += [note for note in ended(said_of_it) if note not in ended(details)]
+        known += why or said("audit.served")
+    known += [note for note in ended(said_of_it) if note not in (*ended(details), *why)]
     if seen or start is None or start.own or start.tested or not audit.canaries_in_corpus:
         return known
     asked = start.why == "asked" and not start.context

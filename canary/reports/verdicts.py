@@ -160,6 +160,7 @@ def verdict_report(verdict: Verdict) -> Report:
     seen = any(note.startswith(IN_BATCHES) for note in verdict.notes)
     # The answer asks what came before the secrets then, and a note would ask again.
     seen = seen or (verdict.reason.check == "start token" and len(verdict.audits) == 1)
+    noted = [n for a in audits for n in notes(a, (), verified=verified, seen=seen)]
     return Report(
         title="Memorization audit of "
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
@@ -181,12 +182,7 @@ def verdict_report(verdict: Verdict) -> Report:
             ),
             *([] if verdict.limit_by else said("limit.unset")),
         ],
-        notes=[
-            *dict.fromkeys(
-                note for audit in audits for note in notes(audit, (), verified=verified, seen=seen)
-            ),
-            *(note for note in ended(verdict.notes) if note not in details),
-        ],
+        notes=[*dict.fromkeys([*noted, *(n for n in ended(verdict.notes) if n not in details)])],
         outcome=blocks,
         actions=[
             *dict.fromkeys(actions if audits else [*stronger, *cures(verdict), *_mended(verdict)]),

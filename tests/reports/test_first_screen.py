@@ -524,3 +524,18 @@ def test_exact_ranks_are_advised_only_of_models_that_can_be_ranked(facts, said, 
     actions = first_screen(replace(bounds, model=bounds.model | facts))[2]
     assert said in actions
     assert not_said not in actions
+
+
+def test_an_audit_of_a_server_without_a_search_says_that_only_the_search_ranks():
+    served = {"capabilities": ["score"], "device": "served"}
+    local = of_groups({0: drawn([9_000]), 4: drawn([0, 0, 0, 0])})
+    audit = replace(local, model=local.model | served)
+    said = "no search was made, so some ranks of memorized canaries are only bounds: give "
+    assert f"{said}--extraction-budget (in Python extraction_budget)" in audit.summary()
+    for of in (audit, check(audit, max_exposure_bits=4)):
+        told = [n for n in map(words_of, report_of(of).notes) if "only bounds" in n]
+        assert len(told) == 1
+        assert ". " not in told[0], "a terminal shows the first sentence"
+    known = of_groups({0: drawn([9_000]), 4: drawn([5_000] * 4)})
+    for silent in (local, replace(known, model=known.model | served)):
+        assert "no search" not in silent.summary()
