@@ -350,7 +350,7 @@ def _refuse_useless(
 ) -> None:
     """Stop a run if what came is plainly such that nothing can come out of the rest either."""
     for problem, cure in plan.useless(tally, done):
-        anew = f"; after that, remove the finished pieces ({kept}) and run the same command again. "
+        anew = f". First remove the finished pieces ({kept}), then run the changed command. "
         anew += "While they are there, it goes on with these answers as they are"
         raise ServerError(
             f"{problem}, so this run stopped after {count(done)} of "

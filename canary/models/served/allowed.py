@@ -115,7 +115,8 @@ def allowed(endpoint: Endpoint) -> Allowed:
     )
     echoed = _tried(failures, lambda: read({"logprobs": 1, "echo": True}).log_probs)
     top, most = 0, 0
-    for number in _TOPS:
+    tops = [endpoint.top_k or _TOPS[0]]
+    for number in [*tops, *(number for number in _TOPS if number < tops[0])]:
         if not top:
             most = number
             top = _tried(failures, lambda n=number: len(read({"logprobs": n}).top[0]))  # type: ignore[misc]
