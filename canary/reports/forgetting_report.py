@@ -109,7 +109,7 @@ def unchecked(outcome: str, auc: Estimate | Interval | None) -> str:
     tested = "that the tested answers are of the model in use"
     if auc is None:
         return f"{NEVER_SAW}, and {tested}"
-    return f"{NEVER_SAW}, {tested} and those of --unseen of the same model"
+    return f"{NEVER_SAW}, {tested} and those on unseen samples of the same one"
 
 
 def claim_of(outcome: str, auc: Estimate | Interval | None) -> Text:
