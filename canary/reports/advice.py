@@ -8,6 +8,7 @@ from canary.audits.audit_result import Audit, combined_p
 from canary.audits.by_rank import can_rank
 from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
+from canary.corpus.placements import OF_RECORDS
 from canary.gate.preconditions import POSITIVE_CONTROL
 from canary.gate.verdict import Verdict
 from canary.gate.weak_limits import asked_guesses, is_weak
@@ -296,3 +297,9 @@ def cures(verdict: Verdict | None) -> list[Text]:
     return [
         f"{cure[0].upper()}{cure[1:].removesuffix('.')}." for cure in dict.fromkeys(wanted) if cure
     ]
+
+
+def share_of_records(verdict: Verdict) -> list[Text]:
+    """That canaries are many of the records of the training, where the verification says it."""
+    shares = [note.partition(OF_RECORDS)[0] for note in verdict.notes if OF_RECORDS in note]
+    return [*said("limit.share", share=shares[0])] if shares else []

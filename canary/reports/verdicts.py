@@ -12,7 +12,6 @@ from xml.etree import ElementTree as ET
 
 from canary.audits.audit_setup import with_control
 from canary.audits.extraction import Extraction
-from canary.corpus.placements import OF_RECORDS
 from canary.gate.attacks_written import Attacks
 from canary.gate.check_result import percent_like
 from canary.gate.forgetting_limit import Compared
@@ -20,7 +19,7 @@ from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.watched import IN_BATCHES
 from canary.passages.sampled import Sampled
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
-from canary.reports.advice import advice, cures, decisions, unsaid
+from canary.reports.advice import advice, cures, decisions, share_of_records, unsaid
 from canary.reports.audit_report import notes, outcome
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -189,7 +188,7 @@ def verdict_report(verdict: Verdict) -> Report:
             *([] if verdict.limit_by else said("limit.by")),
         ],
         unsaid=[
-            *_share(verdict),
+            *share_of_records(verdict),
             *unsaid(*audits, calm=verdict.outcome != "memorized"),
             *_other(verdict),
         ]
@@ -198,12 +197,6 @@ def verdict_report(verdict: Verdict) -> Report:
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
-
-
-def _share(verdict: Verdict) -> Sequence[Text]:
-    """That canaries are many of the records of the training, where the verification says it."""
-    shares = [note.partition(OF_RECORDS)[0] for note in verdict.notes if OF_RECORDS in note]
-    return said("limit.share", share=shares[0]) if shares else []
 
 
 def _decided(verdict: Verdict) -> Sequence[Text]:
