@@ -310,8 +310,8 @@ def unread(most: int, p_value: float, *, learned: bool = False) -> str:
 
     With `learned`, all canaries together do.
     """
-    shown, who = f"{p_value:#.2g}", f"canaries with {plural(most, 'copy', 'copies')}"
-    if p_value < 0.001 or float(shown) <= SHOWN_LEARNED < p_value:  # not rounded to the level
+    shown, who = probability(p_value), f"canaries with {plural(most, 'copy', 'copies')}"
+    if float(f"{p_value:.1g}") <= SHOWN_LEARNED < p_value:  # not rounded to the level
         shown = f"{p_value:#.3g}"
     if learned:
         return (
