@@ -34,6 +34,7 @@ def recipe():
         ("optimizer", 0),
         ("batch-and-units", 0),
         ("architecture", 0),
+        ("word-settings", 0),
         ("one-copy", 14),
     ],
 )
