@@ -59,8 +59,10 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
         raise InputError(
             "the audit extracted nothing, so it cannot say whether canaries come out",
             cure="run canary audit again with --extraction-budget 10000, or in Python "
-            "canary.audits.extracting.with_extractions; formats whose candidates make no token "
-            "tree, and models without reusable states, cannot be searched",
+            "canary.audits.extracting.with_extractions; search a server that returns only the most "
+            "likely tokens by canary extract --top-k 20, and check its file; formats whose "
+            "candidates make no token tree, and models without reusable states, cannot be "
+            "searched",
             where="no_extraction",
         )
     findings = []

@@ -172,6 +172,7 @@ def verdict_report(verdict: Verdict) -> Report:
         basis=basis_of_verdict(verdict),
         decide=[
             *dict.fromkeys(d for audit in audits for d in decisions(audit, verdict)),
+            *share_of_records(verdict),
             *_decided(verdict),
             *said(
                 "limit.decide",
@@ -187,11 +188,7 @@ def verdict_report(verdict: Verdict) -> Report:
             *dict.fromkeys(actions if audits else [*stronger, *cures(verdict), *_mended(verdict)]),
             *([] if verdict.limit_by else said("limit.by")),
         ],
-        unsaid=[
-            *share_of_records(verdict),
-            *unsaid(*audits, calm=verdict.outcome != "memorized"),
-            *_other(verdict),
-        ]
+        unsaid=[*unsaid(*audits, calm=verdict.outcome != "memorized"), *_other(verdict)]
         if audits
         else _unsaid(tested),
         brief=[*dict.fromkeys(details)],

@@ -11,7 +11,7 @@ from canary.errors import InputError
 
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
-NAME_KEY = "name that with --key-env, in Python Endpoint(key_env=)"
+NAME_KEY = "name that with --key-env (in Python Endpoint, key_env)"
 """How a key is given."""
 
 
