@@ -35,6 +35,7 @@ def recipe():
         ("batch-and-units", 0),
         ("architecture", 0),
         ("word-settings", 0),
+        ("words-by-characters", 2),
         ("one-copy", 14),
     ],
 )
