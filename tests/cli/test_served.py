@@ -97,8 +97,8 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         shown = " ".join(done.out.split())
         assert "the same command continues it" in shown
         bare = int(re.search(r"No lower bound of the exposure is known for (\d+) of", shown)[1])
-        told = re.search(r"For (\d+) the server did not return", shown)
-        early = re.search(r"knew a lower bound for (\d+) canar", shown)
+        told = re.search(r"Of (\d+) the server did not return", shown)
+        early = re.search(r"knew a lower bound for (\d+) (?:other canar|of them)", shown)
         assert sum(int(one[1]) for one in (told, early) if one) == bare > 0
         done = command(*words("exposure", server, model, *asked, "--top-k", 1))
         assert "unknown" in done.out

@@ -26,10 +26,11 @@ def test_records_of_their_own_have_their_tokens(tokenizer):
     result = verify(inject(BASE, CANARIES), CANARIES, tokenizer=tokenizer)
     assert result.ok
     assert [c.intact for c in result.canaries] == [c.repetitions for c in CANARIES]
-    assert result.summary().endswith(
+    told = (
         "4 canaries (8 copies) found, each with its own tokens; 16 controls absent\n"
         "all 8 copies begin their text"
     )
+    assert told in result.summary()
 
 
 @pytest.mark.parametrize(

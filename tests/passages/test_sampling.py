@@ -507,10 +507,10 @@ def test_answers_that_end_too_early_to_hold_a_passage_leave_a_test_undecided():
         return {**right, "choices": [{**choice, **said}]}
 
     texts = [f"a {c} cde fghij klm{c}" for c in "bcdefg"]
-    options = {"texts": texts, "prefix": 2, "suffix": 3, "max_tokens": 4, "samples": 59}
+    options = {"texts": texts, "prefix": 2, "suffix": 3, "max_tokens": 4, "samples": 72}
     with FakeServer(build("table"), fault=early) as server:
         found = drawn_of(server, **options)
-    assert 100 < found.answers.ended < 130
+    assert 120 < found.answers.ended < 160
     assert "--max-tokens" in " ".join(found.notes)
     verdict = canary.check(found, max_extractable=0.5, trust_members=True)
     assert verdict.outcome == "undecided"
@@ -531,7 +531,7 @@ def test_a_server_that_draws_at_temperature_0_may_force_its_own_and_rounding_is_
 
     with FakeServer(build("table")) as server:
         server.sampled = lambda _, body: answered(server, body)
-        found = drawn_of(server, canaries=planted, samples=60)
+        found = drawn_of(server, canaries=planted, samples=80)
     assert ("force a temperature" in str(found.doubts())) is doubted
     verdict = canary.check(found, max_extractable=0.9, trust_members=True)
     assert verdict.outcome == ("undecided" if doubted else "passed")

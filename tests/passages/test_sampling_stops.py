@@ -152,7 +152,7 @@ def test_a_run_of_useless_answers_stops_and_keeps_them(said, message, after, tmp
         return canary.sample(endpoint, texts, progress=False, **options)
 
     with pytest.raises(
-        ServerError, match=rf"{message}.*stopped after {after} .*after that, remove.*parts"
+        ServerError, match=rf"{message}.*stopped after {after} .*First remove.*parts"
     ):
         run()
     assert next(number) == after

@@ -172,7 +172,10 @@ def test_a_repeated_test_is_large_enough_for_a_strict_limit_and_has_sound_contro
     for likeness, other in ((found.likeness, False), (Likeness(auc=0.9, p=0.01), True)):
         made = report_of(replace(found, likeness=likeness))
         decide, actions = (" ".join(map(words_of, some)) for some in (made.decide, made.actions))
-        assert "1 in 1,000 passages takes about 3,688 texts of which none comes out" in actions
+        assert (
+            "1 in 1,000 passages of 50 pieces takes about 3,688 texts of which none comes out"
+            in actions
+        )
         assert ("from the same source: those of this test are of another kind" in actions) is other
         assert ("those of this test are of another kind" in decide) is other
         assert "texts to read above" not in decide  # nothing came out
