@@ -109,6 +109,7 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         learned = learned_copies(audit)
         some = f"the secrets that the model learned ({listed(learned)})" if learned else ""
         found = "the secrets that were " + ("found" if verdict is None else "too easy to find")
+        found += f" ({copies(first or 1)})"
         values["whose"] = found if first else some or "the planted secrets"
         values |= {"first": copies(first or 1), "untested": _untested(audit)}
         values |= limit_choice([("this model", audit)] if verdict is None else [])

@@ -102,7 +102,8 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             return
         if (often := survey.surest(at_least=OFTEN)) is not None and often.fpr > surest.fpr:
             note = sentence(
-                "survey.tile", **_found_how(often), rarely=rarely(often.fpr, others_of(kind)),
+                "survey.tile", **_found_how(often, "often"),
+                rarely=rarely(often.fpr, others_of(kind)),
                 rate=percent_of(often.fpr, digits=None), others=others_of(kind),
                 ends=ends_of(often.tpr),
             )  # fmt: skip
@@ -113,10 +114,10 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
     yield _auc(survey, kind)
 
 
-def _found_how(surest: Surest) -> dict[str, bool]:
-    """How ``survey.tile`` says what was found."""
+def _found_how(surest: Surest, more: str = "sure") -> dict[str, bool]:
+    """How ``survey.tile`` says what was found; by ``more`` if it is more than guessing finds."""
     ties, sure = not surest.measured, surest.beats_guessing
-    return {"ties": ties, "sure": sure and not ties, "luck": not (sure or ties)}
+    return {"ties": ties, more: sure and not ties, "luck": not (sure or ties)}
 
 
 def _share(surest: Surest, kind: str) -> str:

@@ -138,7 +138,7 @@ def survey_report(
             targets=len(each),
             which=found and each and not none_alone(survey),
             alone=found and each and none_alone(survey),
-            strictly=average and not doubts and strictly(survey),
+            **(strictly(survey) if average and not doubts else {}),
             **asked,
         ),
         actions=said(
@@ -172,12 +172,13 @@ def none_alone(survey: Survey[Any]) -> bool:
     return all(one.lower <= 0.0 for one in survey.by_target())
 
 
-def strictly(survey: Survey[Any]) -> str:
-    """What a model would do under the strict limits that the header names."""
+def strictly(survey: Survey[Any]) -> dict[str, object]:
+    """What a model would do under the strict limits that the header names, and what follows."""
     limits: dict[str, Any] = {"max_auc": 0.55, "max_tpr_at_fpr": {0.01: 0.02}, "max_p": None}
     judged = check_attacks(survey, **limits, trust_members=True, undecided="fail")
     several = isinstance(survey, ModelsSurvey) and survey.targets[1:]
-    return under_strict(judged, "these models" if several else "this model")
+    words = under_strict(judged, "these models" if several else "this model")
+    return {"strictly": words, "fails": judged.outcome == "failed"}
 
 
 def _without_inputs(survey: Survey[Any]) -> bool:

@@ -84,7 +84,7 @@ def of_classifiers(*, swapped=False, shared=False, shuffled=False):
     return found
 
 
-def of_losses_on_average(attacks="loss"):
+def of_losses_on_average(attacks="loss", fprs=(0.01,)):
     """Members have lower losses in the middle, and none below all those of others."""
     rng = np.random.default_rng(0)
 
@@ -93,7 +93,7 @@ def of_losses_on_average(attacks="loss"):
         loss = np.where(member, rng.uniform(1.0, 2.0, 2000), rng.uniform(1.0, 3.0, 2000))
         return measure(loss, y=np.zeros(2000, int), member=member, outputs="losses")
 
-    return survey(table(), table(), attacks=attacks, fprs=[0.01])
+    return survey(table(), table(), attacks=attacks, fprs=[*fprs])
 
 
 def of_models(gap):
@@ -201,7 +201,7 @@ CASES = {
         "Guesses are right in 75 of 100 cases (a coin: 50; stronger attacks were not made)",
         "At the surest guesses that this test can judge, wrong about at most 1 in 100 other "
         "samples, what the attacks find is not clearly more than luck finds: it is not shown that "
-        "they recognize any single training sample. An attacker needs",
+        "they surely recognize any single training sample. An attacker needs",
         "That the attacks recognize any single sample is not shown: how they rank classes and "
         "samples proves nothing",
     ),
@@ -576,12 +576,24 @@ def test_an_average_begins_with_the_question_and_names_the_strict_limit():
     assert question.startswith("Decide first: may it be known")
     assert stronger.startswith("If nobody may know who is in the training data, ask the")
     assert (
-        "With the strict limit, this model would not pass. A test of that limit takes" in question
+        "With the strict limit, this model would not pass. So ask the engineers for a model that "
+        "memorizes less. A test of that limit takes" in question
     )
     assert "about 5,300 samples of each kind" in question
     assert plan_attacks({0.01: 0.02}).nonmembers == {0.01: pytest.approx(5_300, rel=0.01)}
     assert len(re.findall(r"\d[\d,]*", " ".join(map(words_of, made.sentences[:2])))) <= 5
     assert "A strict limit would be" in made.about
+
+
+def test_a_tile_of_less_sure_guesses_does_not_contradict_the_box():
+    made = report_of(of_losses_on_average(fprs=(0.01, 0.1)))
+    assert "not shown that they surely recognize" in " ".join(map(words_of, made.sentences))
+    often = next(tile for tile in made.tiles if tile.name.startswith("Less sure"))
+    assert "luck does not explain the difference" in often.note
+    assert (
+        "But guesses that are wrong as often as that prove little about a single one." in often.note
+    )
+    assert "recognize" not in often.note
 
 
 def test_intervals_of_averages_allow_for_the_choice_of_attacks_as_their_caption_says():

@@ -117,7 +117,8 @@ def test_a_step_within_a_weak_limit_is_not_within_the_strict_one():
     made = report_of(replace(history, settings={**history.settings, "stop_above_bits": 8.0}))
     (tile,), decide = made.tiles, " ".join(word.text for part in made.decide for word in part)
     assert "strict limit of 62,500 guesses was most likely exceeded there, too" in tile.note
-    assert "a strict limit of 62,500 guesses was exceeded there, too" in decide
+    assert "a strict limit of 62,500 guesses was most likely exceeded there, too" in decide
+    assert "is no way out" in decide
 
 
 def test_the_dots_of_a_bound_end_where_the_interval_does():
