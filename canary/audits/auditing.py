@@ -22,7 +22,7 @@ from canary.audits.audit_setup import audit_identity, control_in, no_bounds, set
 from canary.audits.choosing import check_method, choose
 from canary.audits.copies_seen import note_on_copies
 from canary.audits.cut_secrets import noting_cuts
-from canary.audits.exposure_result import Exposures
+from canary.audits.exposure_result import Exposures, beyond_draws
 from canary.audits.extracting import with_extractions
 from canary.audits.pacing import say_expected, within_seconds
 from canary.audits.question import AuditOptions, Question, questions_of
@@ -128,7 +128,7 @@ def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exp
     results, formats = _measured(seam, canaries, options)
     return Exposures(
         results,
-        (*start.doubts, *noted(formats)),
+        (*start.doubts, *beyond_draws(results), *noted(formats)),
         formats=formats,
         model=seam.facts.to_dict(),
         settings={**options.to_dict(), **set_of(canaries), **requests_of(seam), **files_of(seam)},

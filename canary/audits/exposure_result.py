@@ -35,6 +35,12 @@ _BEYOND = (
 )
 
 
+def beyond_draws(canaries: Sequence[CanaryResult]) -> Iterator[str]:
+    """A note, where a skew-normal curve has exposures of canaries beyond all draws."""
+    if beyond := sum(c.exposure.unbounded and c.exposure.hits == 0 for c in canaries):
+        yield _BEYOND.format(beyond, plural(len(canaries), "canary", "canaries"))
+
+
 @dataclass(frozen=True, repr=False)
 class Exposures(
     Named,
@@ -126,8 +132,6 @@ class Exposures(
         lines = [*group_lines(self)]
         methods = dict.fromkeys(c.exposure.method for c in self)
         lines.append(("method", ", ".join(methods)))
-        if beyond := sum(c.exposure.unbounded and c.exposure.hits == 0 for c in self):
-            lines.append(("note", _BEYOND.format(beyond, plural(len(self), "canary", "canaries"))))
         lines += [("note", note) for note in self.notes]
         return "\n".join(f"{name:>12}: {what}" for name, what in lines)
 

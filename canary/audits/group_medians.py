@@ -226,7 +226,8 @@ def group_rows(canaries: Iterable[_Canary], *, confidence: float) -> list[dict[s
         ``median_bits`` is the median of these canaries; where ``bound`` is true, a lower bound of
         it. ``lower_bits`` and ``upper_bits`` are the interval of the median of all canaries like
         these; None where ``canaries`` are fewer than ``canaries_needed``, or where no number would
-        do.
+        do. With a skew-normal curve, ``beyond_draws`` are canaries more likely than every draw, of
+        which the curve is a guess.
 
     Raises
     ------
@@ -247,10 +248,12 @@ def group_row(
     check_confidence(confidence, "groups")
     median, bound = median_bits(exposures)
     found = interval_of_median(exposures, (1.0 + confidence) / 2.0, formats=formats)
+    guessed = sum(e.unbounded and e.hits == 0 for e in exposures)
     return (
         {"canaries": len(exposures), "median_bits": median, "bound": bound}
         | {"lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
         | {"confidence": confidence, "canaries_needed": found.needed}
+        | ({"beyond_draws": guessed} if any(e.unbounded for e in exposures) else {})
     )
 
 

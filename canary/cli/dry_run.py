@@ -115,7 +115,8 @@ def _telling_how_far(asked: ServerOptions) -> Iterator[None]:
             models: list[Rehearsed] = getattr(asked, "rehearsals", [])
             counted = plural(sum(model.client.sent for model in models), "request")
             with suppress(OSError, ValueError):  # whoever listened is gone
-                print(f"Counted so far: {counted}", file=stream, flush=True)
+                said = f"Nothing is sent yet. Requests that this run will need: {counted} so far"
+                print(said, file=stream, flush=True)
 
     threading.Thread(target=keep_telling, daemon=True).start()
     try:

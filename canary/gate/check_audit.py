@@ -315,7 +315,7 @@ def forecast(audit: Audit, limit: float) -> Verdict:
     Nobody listens to it. An InputError if no exposure could exceed the limit.
     """
     judge = partial(medians, limit=limit, confidence=_MEDIAN_CONFIDENCE)
-    findings = _asked_of(audit, groups_of(audit, None), [judge])
+    findings = _asked_of(audit, groups_of(audit, None, control_of(audit)), [judge])
     return in_training(Verdict(tuple(findings), audits=(audit,)), [audit], None, trusted=True)
 
 

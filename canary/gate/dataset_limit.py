@@ -70,10 +70,10 @@ def all_members(found: Any, level: float) -> Finding:
         doubt = next(filter(None, (*against, found.length_warning)), None)
         if p > level:
             told, cure = f"{told}, above the limit of {level:g}", NO_PROOF
-        elif doubt is not None:
-            told += f", but: {doubt.removesuffix('.')}"
+        if doubt is not None:
+            told += f", {'and' if p > level else 'but'}: {doubt.removesuffix('.')}"
             cure = "correct the input as this says, and repeat the attacks"
-        else:
+        elif p <= level:
             told += f", at most the limit of {level:g}: the model was trained on texts of this file"
             outcome, cure = "failed", REMOVE
     return Finding("membership", "all members", outcome, told, cure, limit=level, value=p)

@@ -33,10 +33,15 @@ _SPOILED = (
     "a length limit or packing cuts canaries",
     "followed the context: apply",
 )
+_WITHIN = "were seen within other text"
 _WHOLE = (
     "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
     "cuts, drops (as dataloader_drop_last does) or filters its texts (canary.preflight finds it "
     "before the first step)"
+)
+_CONTEXT = (
+    "leave out what training puts before each text, or train again with that text as context of "
+    "the monitor (and of the audit, --context): both look for the secrets after it then"
 )
 _STOPPED = (
     "a model that did not read all copies is not judged by this limit: train to the end with a "
@@ -112,7 +117,6 @@ def watched(
         )
     seen = history.batches
     found, read = seen.get("canaries", 0), plural(seen.get("read", 0), "batch", "batches")
-    spoiled = [s for s in seen.get("findings", ()) if any(mark in s for mark in _SPOILED)]
     short = history.shortage
     told = f"the monitor counted {plural(found, 'copy', 'copies')} of canaries in {read}"
     enough = found >= MOST_COUNTED and not short
@@ -122,8 +126,9 @@ def watched(
         told, cure = f"the monitor counted no canary in {read} of the training", _WHOLE
     elif short:
         told, cure = _too_few(history, f"{told}, and {short}")
-    elif spoiled:
-        told, cure = f"{told}; {spoiled[0]}", _WHOLE
+    else:
+        spoiled, cure = _spoiled(seen.get("findings", ()))
+        told += spoiled
     same = not cure and _same_prices(audit, history)
     if same:
         step = count(history.measured[-1].step)
@@ -136,6 +141,16 @@ def watched(
     outcome: Outcome = "passed" if same else "undecided"
     subject = HISTORY if cure == _ITS_HISTORY else "batches"
     return [Finding("training data", subject, outcome, told, cure)], same
+
+
+def _spoiled(findings: Sequence[str]) -> tuple[str, str]:
+    """What kept copies from being read as the audit scores them, if anything, and the cure."""
+    for sentence in findings:
+        if any(mark in sentence for mark in _SPOILED):
+            return f"; {sentence}", _WHOLE
+        if _WITHIN in sentence:
+            return f", but {sentence.partition(':')[0]}", _CONTEXT
+    return "", ""
 
 
 def _too_few(history: History, told: str) -> tuple[str, str]:

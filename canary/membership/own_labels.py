@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,3 +96,13 @@ def _gaps(table: SignalTable, row: int) -> NDArray[np.float64]:
     loss = np.maximum(table.signal("loss")[row], 1e-300)
     odds = -loss - np.log(-np.expm1(-loss))
     return odds if np.median(odds) >= _SURE else np.full(len(odds), np.inf)
+
+
+def sorted_rows(table: SignalTable) -> Iterator[str]:
+    """A note on rows that are sorted by class, since their flags may not have been sorted along."""
+    label = table.label
+    if np.unique(label).size > 1 and (np.diff(label) >= 0).all():
+        yield (
+            "the rows are sorted by class: make sure that the flags of members (member) were "
+            "sorted along; flags in another order look as if nothing was memorized"
+        )

@@ -47,7 +47,8 @@ class AttackPlan(Shown):
             what = f"{100 * limit:g} % found at a false positive rate of {100 * (fpr or 0):g} %"
             lines.append(f"A limit of {f'{limit:g} on the AUC' if fpr is None else what}: {said}")
         near = "rate" if None not in self.limits else "AUC or rate"
-        return "\n".join([*lines, f"A model whose {near} is near the limit takes more"])
+        more = f"one whose {near} is near the limit takes more"
+        return "\n".join([*lines, f"This is for a model of which attacks find nothing; {more}"])
 
     def _table(self) -> list[dict[str, Any]]:
         return [

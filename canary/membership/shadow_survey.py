@@ -25,6 +25,7 @@ from canary.membership.doubts import (
     doubts_of_pair,
 )
 from canary.membership.evaluation import Part, evaluate, evaluate_by
+from canary.membership.own_labels import sorted_rows
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
 from canary.membership.samples_needed import rates_of
@@ -338,7 +339,7 @@ def survey(
     if result.told_apart() is not False:
         return result
     if (doubt := contrast(target, shadow)) is None:
-        return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
+        return replace(result, notes=(*result.notes, *sorted_rows(target), POSITIVE_CONTROL))
     return replace(result, notes=(*result.notes, doubt), doubts=(doubt,))
 
 

@@ -115,8 +115,9 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
                 f"moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
                 cure="give a causal language model in evaluation mode whose states carry "
                 "everything that came before, and keep nothing in the module between calls"
-                + "; or audit the model as it was before it was quantised"
-                * bool(facts.weights),
+                + ", and whose logits of position i are for token i + 1, in every call"
+                * (cause == "state")
+                + "; or audit the model as it was before it was quantised" * bool(facts.weights),
             )
     sums = [np.abs(differences[cause].sum(axis=1)).max() for cause in ("batch", "state")]
     per_token = max(float(max(sums)) / (length - 1), EPSILON["float32"])

@@ -147,6 +147,7 @@ def forgetting_report(result: Forgetting) -> Report:
         counts=kind == "not_forgotten" and result.p <= LEVEL,
         beside=kind == "not_forgotten" and result.target <= result.chance,
         rare=not far,
+        least=not (far or few or closer),
         enough=ENOUGH + 1,
         needed=ENOUGH,
     )
@@ -176,6 +177,7 @@ def forgetting_report(result: Forgetting) -> Report:
         decide=said(
             "forgetting.decide",
             unshown=not (known or done),
+            one_person=not done,
             untried=untried,
             known=known,
             done=done,

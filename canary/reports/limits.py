@@ -22,8 +22,8 @@ from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
 from canary.reports.forgetting_report import NEVER_SAW, unchecked
 from canary.reports.open_limits import doubted, memorized_within, only_limit, passed_words
-from canary.reports.recovery import Recovery, counts, easiest, most_guesses, untested_below
-from canary.reports.sentences import answer, guesses_of
+from canary.reports.recovery import Recovery, counts, easiest, untested_below
+from canary.reports.sentences import answer, guesses_of, in_guesses, most_guesses
 from canary.reports.wording import plain_start
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
@@ -278,12 +278,11 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     counted = reason.check == "exposure" and size and end is not None
     largest, there = "largest" in reason.subject, _asked_of(verdict)
     takes = _guesses(reason, size, memorized=memorized) if counted else ""
-    worst: str | int = easiest(there) if counted and there else ""
+    worst = easiest(there) if counted and there else ""
     if memorized and counted and there:
-        assert size is not None
-        assert end is not None
-        fewest = min(most_guesses(c.exposure) for c in there)
-        worst = fewest if fewest < guesses_of(math.log2(size) - end) else ""
+        least = min((c.exposure for c in there), key=most_guesses)
+        typical = guesses_of(math.log2(size or 1) - (reason.value or end or 0.0))  # as in `takes`
+        worst = in_guesses(least) if most_guesses(least) < typical else ""
     found = Recovery(there, reason.limit or 0.0)
     known, below = left_found(verdict), _below(verdict)
     unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")

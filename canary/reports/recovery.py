@@ -20,7 +20,14 @@ from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, medi
 from canary.audits.search_ranks import with_search
 from canary.gate.weak_limits import asked_guesses
 from canary.reports.document import Table, Text, said_in_one, sentence, words_of
-from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
+from canary.reports.sentences import (
+    LEVEL,
+    RECOVERED_SHARE,
+    ROUNDING_BITS,
+    guesses_of,
+    in_guesses,
+    most_guesses,
+)
 from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import copies, count, plural, short_count
@@ -101,13 +108,6 @@ def _recovery(canaries: Sequence[CanaryResult], limit_bits: float | None) -> Rec
     return Recovery(canaries) if limit_bits is None else Recovery(canaries, limit_bits)
 
 
-def most_guesses(exposure: Exposure) -> int:
-    """The most that its secret takes: a certain rank where it is known, else by the interval."""
-    if exposure.confidence is None and exposure.rank_upper is not None:
-        return exposure.rank_upper
-    return guesses_of(exposure.space_bits - exposure.lower_bits)
-
-
 def counts(audit: Audit, limit_bits: float | None = None) -> Text | None:
     """What was found, and the guesses by number of copies, in short sentences; None if nothing."""
     audit = with_search(audit)
@@ -152,10 +152,10 @@ def _in_guesses(sure: Sequence[CanaryResult], first: str = "", *, limited: bool 
     most = max((most_guesses(c.exposure) for c in sure), default=1)
     if most == 1:
         return "," * limited + " at the first guess"
+    words = in_guesses(*(c.exposure for c in sure))
     if len(sure) == 1:
-        return f"{',' * limited} in at most {count(most)} guesses"
-    wide = any(c.exposure.upper_bits - c.exposure.lower_bits > ROUNDING_BITS for c in sure)
-    return f"{first}, the hardest of these took {'at most ' * wide}{count(most)} guesses"
+        return f"{',' * limited} in {words}"
+    return f"{first}, the hardest of these took {words}"
 
 
 def _between(canaries: Sequence[CanaryResult]) -> str:

@@ -46,6 +46,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import MUTED, dots, line
+from canary.reports.ranked_models import times_of
 from canary.reports.seeds_cells import Cell, ends_of, estimate, listed, mean_words
 from canary.reports.seeds_compared import SeedsCompared
 from canary.reports.seeds_losses import (
@@ -112,7 +113,7 @@ def seeds_report(found: SeedsCompared) -> Report:
         outcome=[
             said_in_one("comparison.canaries"),
             *said("seeds.number", used=found.used, any=bool(found.usable)),
-            seeds_figure(found, 0),
+            seeds_figure(_in_one_format(found), 0),
             *([losses_figure(found)] if found.losses and found.overall else []),
         ],
         notes=found.notes,
@@ -140,7 +141,7 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
         "gap": bits(pair.bits.value),
         "ends": ends_of(pair.bits),
         "level": _level(found),
-        "times": f"{2.0**pair.bits.value:.2g}",
+        "times": times_of(2.0**pair.bits.value),
         "shown": pair.shown,
         "no_ends": pair.bits.lower is None,
         "unranked": pair.bits.lower is not None and not pair.shown,
@@ -163,11 +164,15 @@ def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
             "groups of seeds have two figures: exposure by number of copies, and utility",
             cure="leave repetitions and skew_normal out",
         )
-    if options.over_all:
-        groups = [[replace(s, audit=in_one_format(s.audit)) for s in some] for some in found.groups]
-        found = replace(found, groups=tuple(map(tuple, groups)))
+    found = _in_one_format(found) if options.over_all else found
     figure = seeds_figure(found, options.at, in_bits=options.axis == "bits")
     return of_format(figure, options.at, len(found.audits[0].formats))
+
+
+def _in_one_format(found: SeedsCompared) -> SeedsCompared:
+    """With all numbers of copies in one figure, where `in_one_format` finds that fair."""
+    groups = [[replace(s, audit=in_one_format(s.audit)) for s in some] for some in found.groups]
+    return replace(found, groups=tuple(map(tuple, groups)))
 
 
 def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Figure:
@@ -326,7 +331,7 @@ def certainty(found: SeedsCompared) -> Iterator[Block]:
 @section(SeedsCompared, "Exposure of the other formats", specialist=True)
 def others(found: SeedsCompared) -> Iterator[Block]:
     """The figures of all formats but the first."""
-    for at, priced in [*enumerate(found.audits[0].formats)][1:]:
+    for at, priced in [*enumerate(_in_one_format(found).audits[0].formats)][1:]:
         yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=priced.masked))
         yield seeds_figure(found, at)
 

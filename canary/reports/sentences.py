@@ -19,9 +19,10 @@ from canary.audits.search_ranks import with_search
 from canary.models.english import misfits, reads_no_english
 from canary.models.examining import shifted
 from canary.reports.document import sentence
+from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
-from canary.statistics.numbers import bits, copies, count, odds, one_in, probability
+from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
 from canary.statistics.pvalues import fisher
 from canary.tokens.starts import start_flag
 
@@ -323,3 +324,16 @@ def _quoted(text: str) -> str:
         return shlex.quote(text)
     escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
     return f"$'{escaped}'"
+
+
+def most_guesses(exposure: Exposure) -> int:
+    """The most that its secret takes: a certain rank where it is known, else by the interval."""
+    if exposure.confidence is None and exposure.rank_upper is not None:
+        return exposure.rank_upper
+    return guesses_of(exposure.space_bits - exposure.lower_bits)
+
+
+def in_guesses(*exposures: Exposure) -> str:
+    """``19 guesses``: the most that any takes; ``at most 19 guesses`` where not all are exact."""
+    bound = any(e.upper_bits - e.lower_bits > ROUNDING_BITS for e in exposures)
+    return "at most " * bound + plural(max(map(most_guesses, exposures)), "guess", "guesses")

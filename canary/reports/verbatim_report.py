@@ -130,7 +130,7 @@ def verbatim_report(result: Verbatim) -> Report:
         decide=said(
             "verbatim.decide",
             memorized=key == "memorized" and not files,
-            drawn=asked_more, look=out, out=out, quiet=not out,
+            drawn=asked_more, look=out, out=out, quiet=not out, at_once=asked_more and texts.hits,
             worst=_worst_named(result), rest=out and named, most=out and not named,
             tries=count(SHOWN_TRIES), million=counted(million), documents=texts.documents,
             public=(public := _public(result)), inside=asked_more and named and not public,
@@ -314,7 +314,7 @@ def dependence(result: Verbatim) -> Iterator[Block]:
             rows.append([copies, percent_said(share), *beside])
     if panels:
         columns += ["Controls"] if controls else []
-        table = Table("Share that greedy decoding gives", columns, rows, style="words")
+        table = Table("Share that comes out at the first try", columns, rows, style="words")
         words = "; ".join(": ".join(map(str, row[:2])) for row in rows)
         caption = sentence("verbatim.dependence", prefix=len(lengths) > 1, copies=len(groups) > 1)
         curve = max(len(lengths), len(groups)) > 2

@@ -358,6 +358,8 @@ def test_the_estimate_as_the_exposure_itself() -> None:
     assert f"note: {sum(outside)} of 3 canaries are more likely" in results.summary() or not any(
         outside
     )
+    assert results.groups().beyond_draws.sum() == sum(outside)
+    assert any("more likely than every draw" in note for note in results.notes) == any(outside)
     with pytest.raises(InputError, match="an audit rests on p-values"):
         audit(build("lstm"), canaries, method="skew-normal")
     with pytest.raises(EstimationError, match="8 draws are too few"):

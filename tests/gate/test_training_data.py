@@ -519,6 +519,22 @@ def test_a_history_that_counted_and_never_measured_decides_nothing(tmp_path):
     assert "nothing shows that the canaries were in the training data" in unlearned.summary()
 
 
+def test_a_history_of_canaries_behind_other_text_decides_nothing_below_a_limit():
+    """Training put a text before each canary, which neither monitor nor audit knew."""
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    within = (
+        "most canaries were seen within other text (other text before 40); candidates are scored "
+        "after '<s>', so exposure may be too low: give the text before them as context"
+    )
+    options = {"history": measured(learned, findings=[within]), "verification": verified(learned)}
+    verdict = check(learned, max_exposure_bits=10, **options)
+    assert verdict.outcome == "undecided"
+    assert "but most canaries were seen within other text" in verdict.reason.sentence
+    assert "with that text as context" in verdict.reason.cure
+    assert check(learned, max_exposure_bits=4, **options).outcome == "memorized"
+    assert check(learned, max_exposure_bits=10, history=measured(learned))
+
+
 def test_a_verification_may_be_its_file(tmp_path):
     learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
     file = tmp_path / "verified.json"

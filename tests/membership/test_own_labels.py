@@ -8,7 +8,7 @@ from scipy.special import expit, softmax
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from canary.membership.own_labels import never_wrong, too_flat
+from canary.membership.own_labels import never_wrong, sorted_rows, too_flat
 from canary.membership.unlike import only_hides
 from canary.signals.measuring import measure
 
@@ -32,6 +32,17 @@ def test_models_that_only_seem_to_be_always_right_are_doubted(how, outputs):
     (note,) = never_wrong([of(seed, ease=5.0, outputs=outputs, **how) for seed in (1, 2)])
     assert "the labels may be the models' own answers" in note
     assert never_wrong([of(1, ease=5.0, **how), of(2, ease=5.0)]) == ()
+
+
+def test_rows_that_are_sorted_by_class_are_noted():
+    """Logits and labels were sorted, the flags of members perhaps not."""
+    rng = np.random.default_rng(0)
+    labels, member = rng.integers(0, 3, 300), rng.random(300) < 0.5
+    for order, noted in ((np.argsort(labels, kind="stable"), 1), (np.arange(300), 0)):
+        table = measure(rng.random(300), y=labels[order], member=member, outputs="losses")
+        assert len([*sorted_rows(table)]) == noted
+    alone = measure(rng.random(300), y=np.zeros(300, int), member=member, outputs="losses")
+    assert not [*sorted_rows(alone)]
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1, 10.0])

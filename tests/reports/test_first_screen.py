@@ -111,7 +111,7 @@ CASES = {
     "one secret": (
         exact({1: [20.0]}),
         "The model memorized planted secrets",
-        "The planted secret was found in at most 954 guesses. The typical secret takes 954 "
+        "The planted secret was found in 954 guesses. The typical secret takes 954 "
         "guesses if it appeared once in the training data, and 500,000,000 by chance.",
         "Even of the secrets that appeared only once",
     ),
@@ -179,7 +179,7 @@ CASES = {
     "natural": (
         natural({0: CHANCE, 2: [20.0, 1.0]}),
         "Not enough data to decide",
-        "1 of 2 secrets was found in at most 954 guesses. Blind guessing takes 500,000,000 "
+        "1 of 2 secrets was found in 954 guesses. Blind guessing takes 500,000,000 "
         "guesses on average for each secret. These secrets were found in the training data",
         "For a verdict, plant secrets",
     ),
@@ -282,8 +282,8 @@ JUDGED = {
     "broken, one much easier": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 7 + [25.0]})),
         "Not passed: easier to find than the limit allows",
-        "8 of 16 planted secrets were easier to find than the limit allows. The easiest takes at "
-        "most 30 guesses. The typical secret that appeared 4 times takes 954 guesses.",
+        "8 of 16 planted secrets were easier to find than the limit allows. The easiest takes "
+        "30 guesses. The typical secret that appeared 4 times takes 954 guesses.",
         "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
     ),
     "the largest": (
@@ -394,7 +394,10 @@ def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
     open_ = of_pins({0: [5_000] * 8, 16: [5, 40, 60, 400]})
     _, _, actions = first_screen(LIMIT(open_))
     assert "The limit is weak: even a pass of it would allow a release only if something" in actions
-    assert "For a release, ask for a limit of 625 guesses there" in actions
+    assert (
+        "For a release, ask there for planted secrets of nine digits and a limit of 4 bits"
+        in actions
+    )
     assert "Have it in writing who set the limit, and that it was before the test." in actions
     _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
     assert "The secrets were not measured exactly enough to show on which side it is." in text
@@ -432,8 +435,8 @@ def test_a_limit_that_is_weak_for_short_secrets_is_offered_as_weak(audit, would)
 def test_a_check_whose_answer_is_known_is_not_asked_for():
     few = of_pins({0: [5_000] * 8, 16: [28, 57, 60, 1_500]})
     _, _, actions = first_screen(LIMIT(few))
-    assert "ask for a new training with more planted secrets, and a limit of 625" in actions
-    assert "about 12 secrets for each number of copies decide" in actions
+    assert "ask for a new training with more planted secrets, of nine digits" in actions
+    assert "and at least about 12 for each number of copies." in actions
     assert "ask for the same check" not in actions
     many = of_pins({0: [5_000] * 8, 16: [1_000] * 12})
     assert "ask for the same check with a limit of 625" in first_screen(LIMIT(many))[2]

@@ -248,7 +248,8 @@ CASES = {
         "Do not record the deletion as done: this test does not show it. If a person asked for it "
         "under the GDPR, answer within one month (Article 12(3); two more in complex cases, if "
         "you say so within the first). For the data of one person, do not wait for another test: "
-        "have the model trained again without the data. If the model is in use already, "
+        "have the model trained again without the data. Have in writing that this was done, and "
+        "that the old model is no longer in use. If the model is in use already, "
         "treat the data as still in it until a test shows the contrary. Ask the engineers "
         "for the second test below",
     ),
@@ -273,10 +274,13 @@ CASES = {
         "treat it as not forgotten. On a scale from 0 (the model that was trained on the data) "
         "to 100 (models that never saw it), its answers reach 10. It is closer to the model that "
         "was trained on the data than any of the 19 models that never saw the data. Of 20 tests "
-        "of a model that really forgot, 1 looks like this by luck. That is rare enough to count",
+        "of a model that really forgot, 1 looks like this by luck. With 19 models, no test could "
+        "show that luck is rarer. That is rare enough to count",
         "Do not record the deletion as done. If a person asked for it under the GDPR, answer "
         "within one month (Article 12(3); two more in complex cases, if you say so within the "
-        "first). If the model is in use already, the data is still in",
+        "first). For the data of one person, do not wait for another test: have the model trained "
+        "again without the data. Have in writing that this was done, and that the old model is no "
+        "longer in use. If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),

@@ -541,10 +541,11 @@ def test_a_figure_of_one_of_several_formats_says_which():
     assert "format 2 of 2" in canary.plot(groups, format=1, size=(3.3, 2.6)).get_xlabel()
     for given in (plain, plain["w"][0], [plain["w"][0], plain["o"][0]]):
         assert "format" not in canary.plot(given).get_xlabel()
-    for given in (pair, groups):
-        assert "the secrets of the form pin" in Page(render(given)).text("style").replace(
-            one.formats[0].masked, "pin"
-        )
+    page = Page(render(pair)).text("style").replace(one.formats[0].masked, "pin")
+    assert "the secrets of the form pin" in page
+    page = Page(render(groups)).text("style")  # as `canary.plot`, all in one figure
+    assert "secrets of the form" not in page
+    assert "other formats" not in page
     for given in (one, pair, groups):  # each number of copies has a format of its own
         label = canary.plot(given).get_xlabel()
         assert "format" not in label

@@ -106,6 +106,32 @@ def test_what_a_report_says_of_a_limit_is_what_the_check_then_says():
     assert words_of(report_of(open_).actions[0]).startswith("Audit again with --start-token")
 
 
+def test_a_limit_to_choose_from_is_not_asked_of_the_positive_control():
+    audit = exact({1: [1.0] * 16, 64: [20.0] * 8, 0: [1.0] * 4})
+    controlled = replace(audit, settings={**audit.settings, "require_learned": 64})
+    verdict = check(controlled, max_exposure_bits=4, trust_injection=True)
+    assert (verdict.outcome, verdict.control) == ("passed", 64)
+    assert "would pass." in limit_choice([("this model", controlled)])["would"]
+    assert "would not pass" in limit_choice([("this model", audit)])["would"]
+    (made,) = limit_table([("A", controlled), ("B", audit)])
+    assert made.rows[0][1].startswith("passed")
+    assert made.rows[1][1].startswith("not passed")
+
+
+def test_the_easiest_secret_is_named_only_where_it_takes_fewer_than_the_typical_one():
+    """A bound of one secret may be above the estimate of the median."""
+    sure = exact({4: [20.0] * 7 + [25.0], 0: [1.0] * 8})
+    said = words_of(report_of(check(sure, max_exposure_bits=10)).sentences[0])
+    assert "The easiest takes 30 guesses. The typical secret that appeared 4 times takes" in said
+    loose = [
+        replace(c, exposure=replace(c.exposure, lower_bits=18.0, rank_upper=3815))
+        for c in sure.injected
+    ]
+    bounded = replace(sure, canaries=(*loose, *sure.controls))
+    said = words_of(report_of(check(bounded, max_exposure_bits=10)).sentences[0])
+    assert "The easiest" not in said
+
+
 def test_what_compared_models_do_under_the_limits_to_choose_from_is_a_table():
     few, learned = exact({16: [1.0] * 3 + [10.0] * 5}), exact({16: [20.0] * 8})
     (made,) = limit_table([("A", few), ("B", learned)])
@@ -177,7 +203,10 @@ def test_a_model_that_memorized_is_tested_by_a_limit_that_is_not_weak_and_with_e
     weak = exact({16: [25.0] * 8, 0: [1.0] * 8})
     few = exact({16: [29.0, 28.0, 27.0, 1.0], 0: [1.0] * 8})
     for made, asked in (
-        (trusting(weak, max_exposure_bits=21), "the strict limit of 62,500,000 guesses"),
+        (
+            trusting(weak, max_exposure_bits=21),
+            "with planted secrets of nine digits and a strict limit",
+        ),
         (trusting(weak, max_exposure_bits=10), "for the same test of it"),
         (weak, "for the same test of it"),
         (few, "with more planted secrets, since this one has too few"),
