@@ -202,7 +202,7 @@ def _findings(
     if texts is not None:
         says = "your texts are more likely than the same tokens shuffled, and than random ones"
         yield finding_of(says, _own_texts, model, texts)
-    says = "a token comes before the first token of a text, which is scored then"
+    says = "the first token of a text is scored, since a start token comes before it"
     yield finding_of(says, _start, encoder)
     says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
     yield finding_of(says, _tree, encoder)

@@ -346,8 +346,7 @@ def table(
     """
     rows = []
     level = (1.0 + MEDIAN_CONFIDENCE) / 2.0 if each is None else each
-    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure, as in the check; "
-    named += f"a page without a limit has {100 * MEDIAN_CONFIDENCE:g} %)"
+    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure)"
     within = "Easier than the limit"
     if limit_bits is None:
         within = f"Found within {first_guesses(audit, at)}"

@@ -392,7 +392,5 @@ def test_the_interval_of_builds_is_the_one_on_the_page():
     told = {p.get("name"): p.get("value") for p in case.find("properties")}
     assert told["confidence"] == "0.9"
     (table,) = [b.table for b in report_of(verdict).outcome if isinstance(b, Figure)]
-    assert table.columns[-1] == (
-        "80 % interval (each end 90 % sure, as in the check; a page without a limit has 90 %)"
-    )
+    assert table.columns[-1] == "80 % interval (each end 90 % sure)"
     assert table.rows[-1][-1] == f"{float(told['lower']):.2f}–{float(told['upper']):.2f}"
