@@ -25,10 +25,11 @@ from canary.records.about import About, Named
 from canary.records.record import Document
 from canary.records.versioned_json import kind_of
 from canary.scoring.start_notes import StartChoice
-from canary.statistics.numbers import Shown, plural
+from canary.statistics.numbers import Shown, count, plural
 
 KIND, SCHEMA = "canary exposure", 1
 
+_FEW = 1_000  # draws, of which a tail says little
 _BEYOND = (
     "{} of {} are more likely than every draw. There the curve is a guess, and nothing bounds how "
     "far it is off"
@@ -37,6 +38,9 @@ _BEYOND = (
 
 def beyond_draws(canaries: Sequence[CanaryResult]) -> Iterator[str]:
     """A note, where a skew-normal curve has exposures of canaries beyond all draws."""
+    drawn = [n for c in canaries if c.exposure.unbounded and (n := c.exposure.draws)]
+    if drawn and min(drawn) < _FEW:
+        yield f"the curve was fitted to {count(min(drawn))} draws only: take {count(_FEW)} or more"
     if beyond := sum(c.exposure.unbounded and c.exposure.hits == 0 for c in canaries):
         yield _BEYOND.format(beyond, plural(len(canaries), "canary", "canaries"))
 

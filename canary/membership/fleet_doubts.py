@@ -80,18 +80,18 @@ def _flags_of_others(losses: Floats, flags: Floats, names: Sequence[str]) -> tup
     rows = np.arange(models)
     on = np.array([fit[rows, (rows + by) % models].sum() for by in range(models)])
     on *= math.sqrt(models - 1) / models
-    if on.min() < float(ndtri(RARE / models)) < on[0]:
+    if on.min() < float(ndtri(RARE / models)) < on[0] < -on.min():  # else they are inverted
         by = int(on.argmin())
         better = fit[rows, (rows + by) % models] < own
         wrong, one = int(better.sum()), int(better.argmax())  # some may have their own flags
         return (
-            f"The losses of {names[one]} fit the flags member of {names[(one + by) % models]}, "
+            f"The losses of {names[one]} fit the flags member of {names[int(fit[one].argmin())]}, "
             f"not its own, and so on for {'all ' if wrong == models else f'{wrong} of '}"
             f"{models} models: {_ROWS}",
         )
     return together([
         None
-        if not fit[row].min() < level < own[row]
+        if not fit[row].min() < level < own[row] < -fit[row].min()
         else f"The losses of {names[row]} fit the flags member of {names[int(fit[row].argmin())]}, "
         f"and not its own: {_ROWS}"
         for row in range(models)

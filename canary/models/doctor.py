@@ -202,7 +202,7 @@ def _findings(
     if texts is not None:
         says = "your texts are more likely than the same tokens shuffled, and than random ones"
         yield finding_of(says, _own_texts, model, texts)
-    says = "the first token of a text is scored, since a start token comes before it"
+    says = "what comes before the first token of a text"
     yield finding_of(says, _start, encoder)
     says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
     yield finding_of(says, _tree, encoder)
@@ -266,7 +266,7 @@ def _start(encoder: CandidateEncoder) -> Finding:
         return unchecked("the tokenizer writes no English and no digit")
     if encoder.starts_bare(encodings):
         return noted(
-            "nothing does, since none was named; the first token of each text is not counted",
+            "nothing, since no start token was named; the first token of each text is not counted",
             "if training put a token there, name it with start_token (--start-token): canary audit "
             "tries some, and this check none",
         )

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Unpack
 
-import numpy as np
-
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.plugins.epoch_reading import NEARLY_ALL, EpochReading
 from canary.plugins.live import undisturbed
 from canary.plugins.training_batches import IGNORED, WITHIN
-from canary.plugins.training_settings import learning_rate, long_enough, trains
+from canary.plugins.training_settings import learning_rate, long_enough, spread, trains
 from canary.records.progress import shows_progress
 from canary.records.record import Record
 from canary.records.sealing import sealed
@@ -31,10 +29,17 @@ _ASSUMED = "what is before the canaries is what the audit will assume"
 _UNLEARNED = "the training would not learn the canaries as planned"
 _LONGER = "raise the length limit (max_length), shorten what is before the canaries, or pack \
 without splitting texts"
+_JOINED = (
+    "if it is the same, text was joined to the canaries before tokenization (such as a space): put "
+    "a line break between"
+)
+_CHANGED = (
+    "train on the texts as canary inject wrote them: lower-cased letters, or a space or other text "
+    "joined to their beginning, make other tokens. Put a line break between, and give what is "
+    "before as context"
+)
 _SHOWN = 5  # canaries that a finding names
 _MOST = 0.75  # of the copies: what packing end to end leaves whole, or more
-_ENOUGH = 10  # copies, and batches, whose places say something
-_CLUSTERED = 1e-6  # a p-value of places in a shuffled epoch, below which they are noted
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,7 +221,7 @@ def _held(reading: EpochReading) -> Finding:
     if not reading.complete and len(missing) < len(injected):
         return noted(f"{figure}, in a part of the epoch", "raise most")
     if reading.unknown or any(reading.texts[name] for name in missing):
-        cure = "give the tokenizer that made the training's tokens, and audit with it"
+        cure = f"give the tokenizer that made the training's tokens, and audit with it; {_JOINED}"
     elif ended := seen.cut + seen.begun:
         figure += f"; {_cut_off(ended)} before the secret ends" * (not seen.cut)  # as _uncut says
         cure = _LONGER
@@ -244,7 +249,7 @@ def _own_tokens(reading: EpochReading) -> Finding:
     copies = plural(sum(others.values()), "copy", "copies")
     return refused(
         f"{copies} of {_names(sorted(others))} have other tokens in the batches",
-        "inject with the tokenizer of the training, and do not change it afterwards",
+        f"inject with the tokenizer of the training, and do not change it afterwards; {_JOINED}",
     )
 
 
@@ -271,7 +276,7 @@ def _labels(reading: EpochReading) -> Finding:
         return fine(f"{copies} with labels")
     cure = "put the canaries where the loss is counted: into the answers, or train on whole texts"
     masks = "the text before the secrets has labels: see what the collator masks, such as digits"
-    wrong = f"{count(bare)} of {copies} have no label on their secret"
+    wrong = f"{count(bare)} of {copies} have no label on their secret, or on a part of it"
     return refused(wrong, masks if 2 * seen.masked.total() > bare else cure)
 
 
@@ -322,8 +327,10 @@ def _evaluation(reading: EpochReading) -> Finding:
 def _before(reading: EpochReading) -> Finding:
     leads, options = reading.seen.leads, reading.options
     total, context = leads.total(), reading.context
-    if not total and not (options.context and reading.seen.whole):
+    if not reading.seen.whole:
         return unchecked("no copy was seen whole")
+    if not total and not options.context:
+        return refused("no copy begins with the token that the audit will score", _CHANGED)
     if not total:
         cure = "render the chats with the tokenizer's own template, or give what is before them"
         return refused("other text is joined to every copy, not the context", cure)
@@ -368,20 +375,6 @@ def _before(reading: EpochReading) -> Finding:
     return refused(figure, "leave start_token out, or name this one")
 
 
-def _spread(reading: EpochReading) -> Finding:
-    from scipy.stats import kstest
-
-    batches, copies = reading.seen.batches, len(reading.places)
-    if not reading.complete or min(batches, copies) < _ENOUGH:
-        return unchecked(f"needs an epoch of {_ENOUGH} batches and copies")
-    at = (np.array(reading.places) + 0.5) / batches
-    if kstest(at, "uniform").pvalue >= _CLUSTERED:
-        return fine(plural(copies, "copy", "copies"))
-    first, last = np.quantile(at, [0.05, 0.95])
-    figure = f"9 of 10 copies are between {first:.0%} and {last:.0%} of the epoch"
-    return noted(figure, "shuffle the training data")
-
-
 def _names(names: Sequence[str]) -> str:
     shown, more = ", ".join(map(clean, names[:_SHOWN])), len(names) - _SHOWN
     return f"{shown} and {count(more)} more" if more > 0 else shown
@@ -396,5 +389,5 @@ _CHECKS: dict[str, Callable[[EpochReading], Finding]] = {
     "no control is in the batches": _controls,
     "the evaluation data holds no canary": _evaluation,
     _ASSUMED: _before,
-    "the copies are spread over the epoch": _spread,
+    "the copies are spread over the epoch": spread,
 }

@@ -85,7 +85,7 @@ class TrainingBatches:
     batches : int
         Batches with gradients that were read.
     whole, unlabelled, masked, evaluated : Counter of str
-        By canary id, how often it was seen whole; how often so without a label on any token
+        By canary id, how often it was seen whole; how often so without a label on a token
         of its secret; how often of these with one on its text before the secret; and how often in
         a batch without gradients, as an evaluation has them.
     cut, begun : Counter of int
@@ -205,12 +205,13 @@ class TrainingBatches:
             self.whole[needle.name] += 1
             self._missing[needle.name] -= self._missing[needle.name] > 0
             secret = slice(at + needle.secret, at + len(needle.core))
-            if labels is not None and (labels[row, secret] == IGNORED).all():
-                self.unlabelled[needle.name] += 1
-                counted = (labels[row, at : secret.start] != IGNORED).any()
-                self.masked[needle.name] += int(counted)
-            elif labels is not None:
-                self._compare(labels[row, secret], ids[row, secret.start : secret.stop + 1])
+            if labels is not None:
+                bare, known = labels[row, secret] == IGNORED, needle.secret or needle.first is None
+                own = self._compare(labels[row, secret], ids[row, secret.start : secret.stop + 1])
+                if bare.all() or (own and known and bare.any()):
+                    self.unlabelled[needle.name] += 1
+                    counted = (labels[row, at : secret.start] != IGNORED).any()
+                    self.masked[needle.name] += int(counted)
             begin = at if needle.first is None else at - 1
             if begin < 0:  # its first token was cut off: nothing can be said of what came before
                 continue
@@ -224,15 +225,19 @@ class TrainingBatches:
                 lead = lead[:-given]  # the start token comes before the context
             self.before[lead[-1] if lead else None] += 1
 
-    def _compare(self, labels: Ids, tokens: Ids) -> None:
-        """Count labels on a secret that are not its `tokens`, of which one more may be there."""
+    def _compare(self, labels: Ids, tokens: Ids) -> bool:
+        """Whether labels on a secret are its `tokens`, of which one more may be there.
+
+        Others are counted.
+        """
         own, following = tokens[: len(labels)], tokens[1:]
         if ((labels == own) | (labels == IGNORED)).all():
-            return
+            return True
         near = labels[: len(following)]
         shifted = ((near == following) | (near == IGNORED)).all()
         self.shifted += bool(shifted)
         self.odd += not shifted
+        return False
 
     def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle]]:
         """Row, place and needle of each canary, also of those that end with their row too early."""
@@ -296,7 +301,7 @@ class TrainingBatches:
             total = plural(self.whole.total(), "canary", "canaries")
             sentences["labels"] = (
                 f"{count(bare)} of {total} in {seen} had no label on their secret ({IGNORED}), "
-                "so the model is not trained on them"
+                "or on a part of it, so the model is not trained on them"
             )
         if self.odd:
             sentences["odd labels"] = (

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.plugins.epoch_reading import EpochReading
 from canary.statistics.numbers import count, plural
 
+_ENOUGH = 10  # copies, and batches, whose places say something
+_CLUSTERED = 1e-6  # a p-value of places in a shuffled epoch, below which they are noted
 _LEAST_SHARE = 0.1  # of the learning rate that was set, reached before the training ends
 _NO_WARMUP = ("constant", "reduce_lr_on_plateau")
 
@@ -90,3 +94,18 @@ def learning_rate(trainer: Any, length: int | None) -> Finding | None:
     )
     cure = "lower warmup_steps to a tenth of the steps, or train longer"
     return (refused if steps < _LEAST_SHARE * warmup else noted)(figure, cure)
+
+
+def spread(reading: EpochReading) -> Finding:
+    """Whether the copies are all over the epoch, and not in a part of it."""
+    from scipy.stats import kstest
+
+    batches, copies = reading.seen.batches, len(reading.places)
+    if not reading.complete or min(batches, copies) < _ENOUGH:
+        return unchecked(f"needs an epoch of {_ENOUGH} batches and copies")
+    at = (np.array(reading.places) + 0.5) / batches
+    if kstest(at, "uniform").pvalue >= _CLUSTERED:
+        return fine(plural(copies, "copy", "copies"))
+    first, last = np.quantile(at, [0.05, 0.95])
+    figure = f"9 of 10 copies are between {first:.0%} and {last:.0%} of the epoch"
+    return noted(figure, "shuffle the training data")

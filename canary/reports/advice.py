@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from scipy import special
+
 from canary.audits.audit_result import Audit, combined_p
 from canary.audits.by_rank import can_rank
 from canary.audits.group_medians import median_bits
@@ -261,19 +263,29 @@ def _is_weak(audit: Audit, limit: float) -> bool:
     return any(is_weak(priced.space_size, limit) for priced in audit.formats)
 
 
+def _more_than_luck(found: Recovery) -> bool:
+    """Whether luck hardly recovers as many; by luck, one does with the probability 2^-limit."""
+    number, sure = len(found.canaries), len(found.sure)
+    return float(special.bdtrc(sure - 1, number, 2.0**-found.limit_bits)) <= SHOWN_LEARNED
+
+
 def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None]:
     """The fewest copies of which canaries are recovered, and the most below of which none is.
 
-    None for the second where more copies do not always make canaries easier to find.
+    The first are recovered by more than luck, if any are. None for the second where more copies
+    do not always make canaries easier to find.
     """
     groups = {n: group for n, group in audit.by_repetitions().items() if n}
     found = {n: Recovery(g) if limit is None else Recovery(g, limit) for n, g in groups.items()}
     reached = [n for n, recovery in found.items() if recovery.sure]
+    reached = [n for n in reached if _more_than_luck(found[n])] or reached
     if not reached:
         return None, None
     first = reached[0]
     below = [n for n in found if n < first]
-    clear = all(found[n].sure for n in found if n > first) and not any(found[n].open for n in below)
+    clear = all(found[n].sure for n in found if n > first) and not any(
+        found[n].open or found[n].sure for n in below
+    )
     return first, max(below, default=None) if clear else None
 
 

@@ -243,7 +243,8 @@ def recovered(
         typical = p > LEVEL and typical_controls(audit)
         yield said_in_one(
             "outcome.controls", number=len(audit.controls), found=len(found.sure),
-            some=found.sure, open=found.open, suspect=p <= CONTROLS_LEVEL,
+            some=found.sure, suspect=p <= CONTROLS_LEVEL,
+            open=found.open and ("all" if len(found.open) == len(audit.controls) else "some"),
             usual=audit.controls_p is not None and p > LEVEL and not typical,
             what="easier to find than the limit" if limit_bits is not None else "found",
             luck=luck_of(limit_bits), typical=typical,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +47,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import MUTED, dots, line
-from canary.reports.ranked_models import times_of
+from canary.reports.ranked_models import RANK_LEVEL, times_of
 from canary.reports.seeds_cells import Cell, ends_of, estimate, listed, mean_words
 from canary.reports.seeds_compared import SeedsCompared
 from canary.reports.seeds_losses import (
@@ -82,6 +83,7 @@ def seeds_report(found: SeedsCompared) -> Report:
         "decided": decided,
         "chance": not (decided or found.why_not),
         "few": "fewer than" in found.why_not,
+        "halves": count(_halving(min(map(len, found.groups)), found.confidence)),
         "sets": found.mixed_sets,
         "unread": listed([*map(brief, found.unread)]),
         "alike": listed([*map(brief, found.alike)]),
@@ -122,6 +124,16 @@ def seeds_report(found: SeedsCompared) -> Report:
     )
 
 
+def _halving(seeds: int, confidence: float) -> int:
+    """How many seeds halve Student's interval of so many, if they scatter alike."""
+    from scipy.stats import t
+
+    level, least = (1.0 + confidence) / 2.0, max(seeds, 2)
+    wide = t.ppf(level, least - 1) / math.sqrt(least)
+    enough = (n for n in itertools.count(least) if 2.0 * t.ppf(level, n - 1) <= wide * math.sqrt(n))
+    return next(enough)
+
+
 def _shorter(found: SeedsCompared) -> str:
     few = "fewer than" in found.why_not and not found.mixed_sets
     return "Not enough seeds to rank" if few else "Cannot be ranked"
@@ -134,6 +146,7 @@ def _level(found: SeedsCompared) -> str:
 def _gap_sentence(found: SeedsCompared, at: int) -> str:
     """How much more one group of a pair is exposed, in bits and as a factor of guesses."""
     pair = found.pairs[at]
+    p = pair.bits.p_value
     values: dict[str, Any] = {
         "more": brief(pair.more),
         "less": brief(pair.less),
@@ -145,6 +158,10 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
         "shown": pair.shown,
         "no_ends": pair.bits.lower is None,
         "unranked": pair.bits.lower is not None and not pair.shown,
+        "why": ""
+        if pair.sure or p is None
+        else f": ranking takes p = {RANK_LEVEL:g} or less, and "
+        f"p is {probability(min(1.0, p * len(found.pairs)))}",
     }
     return sentence("seeds.gap", **values)
 

@@ -314,7 +314,7 @@ def dependence(result: Verbatim) -> Iterator[Block]:
             rows.append([copies, percent_said(share), *beside])
     if panels:
         columns += ["Controls"] if controls else []
-        table = Table("Share that comes out at the first try", columns, rows, style="words")
+        table = Table("Passages that come out at the first try", columns, rows, style="words")
         words = "; ".join(": ".join(map(str, row[:2])) for row in rows)
         caption = sentence("verbatim.dependence", prefix=len(lengths) > 1, copies=len(groups) > 1)
         curve = max(len(lengths), len(groups)) > 2

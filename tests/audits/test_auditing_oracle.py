@@ -358,6 +358,10 @@ def test_the_estimate_as_the_exposure_itself() -> None:
     assert f"note: {sum(outside)} of 3 canaries are more likely" in results.summary() or not any(
         outside
     )
+    few = "the curve was fitted to 400 draws only: take 1,000 or more"
+    assert few in results.notes
+    more = exposure(build("lstm"), canaries, method="skew-normal", draws=1_000)
+    assert not any("draws only" in note for note in more.notes)
     assert results.groups().beyond_draws.sum() == sum(outside)
     assert any("more likely than every draw" in note for note in results.notes) == any(outside)
     with pytest.raises(InputError, match="an audit rests on p-values"):

@@ -159,6 +159,23 @@ def test_flags_of_other_models_or_texts_and_other_units_are_noted():
             assert words is None or words in notes[0]
 
 
+def test_models_with_inverted_flags_are_not_said_to_have_the_flags_of_others():
+    tokens, member = fleet(np.random.default_rng(7), gain=1.0)
+    for flags in (~member, np.concatenate([member[:1], ~member[1:]])):
+        table = tokens.table(flags)
+        assert not fleet_doubts(table, [f"model {at}" for at in range(table.models)])
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_the_model_that_is_named_has_the_flags_that_its_losses_fit(by):
+    """Flags of all but the target are turned, and the last one's are the first one's."""
+    tokens, member = fleet(np.random.default_rng(7), gain=1.0)
+    table = tokens.table(np.concatenate([member[:1], np.roll(member[1:], by, axis=0)]))
+    (note,) = fleet_doubts(table, [f"model {at}" for at in range(table.models)])
+    one, other = ("1", "2") if by == 1 else ("2", "1")
+    assert f"The losses of model {one} fit the flags member of model {other}, not its" in note
+
+
 def test_losses_of_one_model_in_bits_are_noted():
     rng = np.random.default_rng(3)
     counts = rng.integers(10, 40, 150)

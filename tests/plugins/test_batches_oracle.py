@@ -147,8 +147,8 @@ def test_labels_are_counted_at_the_secret(hidden, told):
     reader = _reader()
     reader.see({"input_ids": ids, "labels": labels})
     said = (
-        "4 of 4 canaries in 1 batch had no label on their secret (-100), so the model is not "
-        "trained on them"
+        "4 of 4 canaries in 1 batch had no label on their secret (-100), or on a part of it, so "
+        "the model is not trained on them"
     )
     assert reader.findings == ({"labels": said} if told else {})
 

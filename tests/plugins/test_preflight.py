@@ -255,11 +255,13 @@ def test_labels_that_are_all_masked_name_the_response_template():
     ("labels", "verdict"),
     [
         (lambda ids: ids, "fine"),
+        (lambda ids: [*ids[:-2], -100, ids[-1]], "refused"),
+        (lambda ids: [-100] * (len(ids) - 1) + ids[-1:], "refused"),
         (lambda ids: [*ids[1:], -100], "noted"),  # a loop of one's own may shift them itself
         (lambda ids: [-100, *ids[:-1]], "refused"),
         (lambda ids: [1] * len(ids), "refused"),
     ],
-    ids=["own", "next", "previous", "one"],
+    ids=["own", "one digit hidden", "all but one hidden", "next", "previous", "one"],
 )
 def test_labels_of_other_tokens_are_found(labels, verdict):
     some, tokenizer = canaries(), chat_tokenizer()
@@ -268,6 +270,16 @@ def test_labels_of_other_tokens_are_found(labels, verdict):
     found = canary.preflight(batches, some, tokenizer=tokenizer, context="")
     finding = next(f for f in found.findings if f.check == "the loss counts the secrets")
     assert finding.verdict == verdict, found.summary()
+
+
+def test_texts_in_lower_case_are_refused():
+    some, tokenizer = canaries(), chat_tokenizer()
+    copies = [some.text(c) for c in some for _ in range(c.repetitions)]
+    batches = [{"input_ids": [tokenizer(text.lower())["input_ids"]]} for text in copies]
+    _, wrong = judged(batches, tokenizer=tokenizer, context="")
+    (finding,) = wrong.values()
+    assert finding.figure == "no copy begins with the token that the audit will score"
+    assert "lower-cased letters, or a space" in finding.cure
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -249,7 +249,7 @@ CASES = {
         "under the GDPR, answer within one month (Article 12(3); two more in complex cases, if "
         "you say so within the first). For the data of one person, do not wait for another test: "
         "have the model trained again without the data. Have in writing that this was done, and "
-        "that the old model is no longer in use. If the model is in use already, "
+        "that the old model and its copies are deleted. If the model is in use already, "
         "treat the data as still in it until a test shows the contrary. Ask the engineers "
         "for the second test below",
     ),
@@ -279,8 +279,8 @@ CASES = {
         "Do not record the deletion as done. If a person asked for it under the GDPR, answer "
         "within one month (Article 12(3); two more in complex cases, if you say so within the "
         "first). For the data of one person, do not wait for another test: have the model trained "
-        "again without the data. Have in writing that this was done, and that the old model is no "
-        "longer in use. If the model is in use already, the data is still in",
+        "again without the data. Have in writing that this was done, and that the old model and "
+        "its copies are deleted. If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
