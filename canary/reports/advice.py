@@ -18,6 +18,7 @@ from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limit_choice import (
     enough_secrets,
     fails_strictly,
+    in_digits,
     likely,
     limit_choice,
     takes_new_secrets,
@@ -179,6 +180,7 @@ def _next_test(audit: Audit, verdict: Verdict | None) -> dict[str, object]:
         "longer": longer,
         "few": few,
         "enough": few and enough_secrets(audit),
+        **in_digits(audit),
     }
 
 

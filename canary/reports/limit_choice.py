@@ -145,11 +145,20 @@ def enough_secrets(audit: Audit) -> str:
     return count(max(numbers)) if numbers and all(known) else ""
 
 
+def in_digits(*audits: Audit) -> dict[str, str]:
+    """What the next test has to plant, where the secrets of these are too short for some limit."""
+    sizes = [priced.space_size for one in audits if not one.natural for priced in one.formats]
+    short = any(is_weak(size, LOOSE_BITS) for size in sizes)
+    words = {"of_digits": ", of nine digits", "with_digits": ", with secrets of nine digits"}
+    return {name: short * said for name, said in words.items()}
+
+
 def new_tests(audits: Sequence[tuple[str, Audit]]) -> dict[str, str]:
     """Which models a strict limit leaves open for want of secrets, and how many are enough."""
     new = {name: enough_secrets(audit) for name, audit in audits if takes_new_secrets(audit)}
     most = max(new.values(), key=lambda words: int(words.replace(",", "") or 0), default="")
-    return {"new": _and([*new]) if new else "", "enough": most}
+    every = (audit for _, audit in audits)
+    return {"new": _and([*new]) if new else "", "enough": most, **in_digits(*every)}
 
 
 def choice_of(size: int) -> dict[str, Any]:

@@ -293,7 +293,7 @@ def rates(result: Verbatim) -> Iterator[Block]:
 def dependence(result: Verbatim) -> Iterator[Block]:
     """The share that comes out by the length of the prefix, and by the copies of a text."""
     lengths, groups = result.by_prefix(), result.by_copies()
-    panels, columns, rows = [], ["", "Texts"], []
+    panels, columns, rows = [], ["", "Passages of the texts"], []
     controls = result.controls is not None and len(lengths) > 1
     if len(lengths) > 1:
         marks = _curve(list(lengths), [one.texts for one in lengths.values()], CURVE, "texts")

@@ -208,7 +208,7 @@ def test_doctor_goes_on_with_a_tokenizer(place, command, model, loaded):
 
 def test_doctor_names_the_context_that_comes_first(place, command, model):
     found = command("doctor", model, "--context", "pin ", "--json").document["findings"]
-    (first,) = (f for f in found if f["check"].startswith("a token comes before the first"))
+    (first,) = (f for f in found if f["check"].startswith("what comes before the first"))
     assert (first["verdict"], first["figure"].partition(",")[0]) == ("fine", "'pin '")
 
 

@@ -442,6 +442,14 @@ def test_a_check_whose_answer_is_known_is_not_asked_for():
     assert "ask for the same check with a limit of 625" in first_screen(LIMIT(many))[2]
 
 
+def test_the_next_test_of_short_secrets_is_asked_for_with_nine_digits():
+    pins = of_pins({0: [5_000] * 8, 16: [1, 2, 3, 4] * 4})
+    few = of_pins({0: [5_000] * 8, 16: [28, 57, 60, 1_500]})
+    assert "for the same test of it, with secrets of nine digits." in first_screen(pins)[2]
+    assert "with more planted secrets, of nine digits, since" in first_screen(few)[2]
+    assert "nine digits" not in first_screen(exact({0: CHANCE, 16: [25.0] * 16}))[2]
+
+
 def test_several_audits_have_one_report():
     audits = [exact(LEARNED, fingerprint=n * 64).named(model_name=f"seed {n}") for n in "12"]
     made, text, actions = first_screen(LIMIT(audits))
