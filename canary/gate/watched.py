@@ -127,7 +127,8 @@ def watched(
     elif short:
         told, cure = _too_few(history, f"{told}, and {short}")
     else:
-        spoiled, cure = _spoiled(seen.get("findings", ()))
+        known = bool(audit.settings.get("context"))
+        spoiled, cure = _spoiled(seen.get("findings", ()), known=known)
         told += spoiled
     same = not cure and _same_prices(audit, history)
     if same:
@@ -143,12 +144,15 @@ def watched(
     return [Finding("training data", subject, outcome, told, cure)], same
 
 
-def _spoiled(findings: Sequence[str]) -> tuple[str, str]:
-    """What kept copies from being read as the audit scores them, if anything, and the cure."""
+def _spoiled(findings: Sequence[str], *, known: bool) -> tuple[str, str]:
+    """What kept copies from being read as the audit scores them, if anything, and the cure.
+
+    If the text before them is `known`, it does not matter what comes before that.
+    """
     for sentence in findings:
         if any(mark in sentence for mark in _SPOILED):
             return f"; {sentence}", _WHOLE
-        if _WITHIN in sentence:
+        if _WITHIN in sentence and not known:
             return f", but {sentence.partition(':')[0]}", _CONTEXT
     return "", ""
 

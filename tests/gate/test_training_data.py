@@ -533,6 +533,9 @@ def test_a_history_of_canaries_behind_other_text_decides_nothing_below_a_limit()
     assert "with that text as context" in verdict.reason.cure
     assert check(learned, max_exposure_bits=4, **options).outcome == "memorized"
     assert check(learned, max_exposure_bits=10, history=measured(learned))
+    after = replace(learned, settings={**learned.settings, "context": "Q: "})
+    verdict = check(after, max_exposure_bits=10, history=measured(after, findings=[within]))
+    assert "seen within other text" not in verdict.summary()  # packed: text before the context
 
 
 def test_a_verification_may_be_its_file(tmp_path):
