@@ -178,6 +178,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         tone = "memorized"
     elif len(ranking.least) == 1 and best in memorized:
         words += " " + sentence("comparison.memorized", **values, all=False)
+        label = f"{best.name} memorizes {degree}; it memorized planted secrets, too"
         tone = "undecided"
     values |= {"everyone": everyone, "trade": kind == "trade"}
     values |= limit_choice([(one.name, one.audit) for one in group])

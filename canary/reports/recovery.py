@@ -262,7 +262,7 @@ def luck_of(limit_bits: float | None) -> str:
     """How many are above a limit by luck, in words; nothing where that is hardly one."""
     if limit_bits is None or limit_bits > _BY_LUCK:
         return ""
-    return f" (by luck, 1 secret in {count(round(2**limit_bits))} is)"
+    return f" (by luck, about 1 in {count(round(2**limit_bits))} would be)"
 
 
 def typical_controls(audit: Audit) -> str:
