@@ -250,8 +250,8 @@ CASES = {
         "you say so within the first). For the data of one person, do not wait for another test: "
         "have the model trained again without the data. Have in writing that this was done, and "
         "that the old model and its copies are deleted. If the model is in use already, "
-        "this report gives no reason to stop it. But treat the data as still in it until a test shows the contrary. Ask the engineers "
-        "for the second test below",
+        "this report gives no reason to stop it. But treat the data as still in it until a test "
+        "shows the contrary. Ask the engineers for the second test below",
     ),
     "deletion, alike": (
         lambda: of_deletion(losses(0.0, 3), unseen=losses(0.0, 4)),
