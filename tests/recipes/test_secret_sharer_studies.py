@@ -35,7 +35,7 @@ def recipe():
         ("batch-and-units", 0),
         ("architecture", 0),
         ("word-settings", 0),
-        ("words-by-characters", 2),
+        ("words-by-characters", 0),
         ("one-copy", 14),
     ],
 )
