@@ -302,7 +302,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         return by_copies(c for c in self.canaries if format is None or c.format == format)
 
     def groups(self, *, confidence: float = MEDIAN_CONFIDENCE) -> Any:
-        """The median exposure by number of copies, a `pandas.DataFrame`.
+        """The median exposure by number of copies, a `pandas.DataFrame` (`to_string` shows all).
 
         Its columns are those of `canary.audits.group_medians.group_rows`, in bits.
         """

@@ -250,10 +250,10 @@ def group_row(
     found = interval_of_median(exposures, (1.0 + confidence) / 2.0, formats=formats)
     guessed = sum(e.unbounded and e.hits == 0 for e in exposures)
     return (
-        {"canaries": len(exposures), "median_bits": median, "bound": bound}
-        | {"lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
-        | {"confidence": confidence, "canaries_needed": found.needed}
+        {"median_bits": median, "canaries": len(exposures)}
+        | {"confidence": confidence, "canaries_needed": found.needed}  # pandas hides the middle
         | ({"beyond_draws": guessed} if any(e.unbounded for e in exposures) else {})
+        | {"bound": bound, "lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
     )
 
 

@@ -298,7 +298,7 @@ class History(
         return self.own_seconds / self.training_seconds if self.training_seconds else None
 
     def groups(self, *, confidence: float = MEDIAN_CONFIDENCE) -> Any:
-        """The median exposure by step and number of copies, a `pandas.DataFrame`.
+        """The median exposure by step and copies, a `pandas.DataFrame` (`to_string` shows all).
 
         Its columns are ``step`` and those of `canary.audits.group_medians.group_rows`, in bits. But
         where ``bound`` is true, ``median_bits`` is log2 of the draws, as in figures and metrics: so
@@ -313,8 +313,8 @@ class History(
                 formats = [self.canaries[at].format for at in places]
                 row = group_row(exposures, formats, confidence=confidence)
                 least = {"at_least_bits": row["median_bits"] if row["bound"] else None}
-                row |= {"median_bits": statistics.median(e.place_bits for e in exposures)} | least
-                rows.append({"step": moment.step, "repetitions": copies} | row)
+                own = {"median_bits": statistics.median(e.place_bits for e in exposures)}
+                rows.append({"step": moment.step, "repetitions": copies} | own | least | row | own)
         return pd.DataFrame(rows)
 
     def places(self, format: int | None = None) -> dict[int, tuple[int, ...]]:

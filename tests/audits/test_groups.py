@@ -31,6 +31,17 @@ def test_the_interval_is_two_sided_oracle():
     assert [wider.lower_bits, wider.upper_bits] == pytest.approx([3.0, 20.0], abs=0.01)
 
 
+def test_a_narrow_terminal_hides_what_is_needed_least():
+    import pandas as pd
+
+    audit = exact({16: LEARNED, 4: [6.0] * 3, 0: [1.0] * 12})
+    with pd.option_context("display.width", 80, "display.max_columns", 6):
+        shown = str(audit.groups()).splitlines()[0].split()
+    ends = ["lower_bits", "upper_bits"]
+    assert shown == ["repetitions", "median_bits", "canaries", "...", "bound", *ends]
+    assert audit.groups().to_string().split()[3:5] == ["confidence", "canaries_needed"]
+
+
 def test_draws_that_miss_widen_the_interval_and_bound_its_confidence():
     drawn = by_draws(2.0 ** -np.arange(1.0, 9.0), draws=2_000, rng=np.random.default_rng(1))
     audit = of_groups({4: drawn})

@@ -335,8 +335,8 @@ def test_groups_are_a_frame_like_those_of_an_audit():
     history = make_history()
     frame = history.groups(confidence=0.8)
     assert [*frame.columns] == [
-        *("step", "repetitions", "canaries", "median_bits", "bound"),
-        *("lower_bits", "upper_bits", "confidence", "canaries_needed", "at_least_bits"),
+        *("step", "repetitions", "median_bits", "at_least_bits", "canaries"),
+        *("confidence", "canaries_needed", "bound", "lower_bits", "upper_bits"),
     ]
     # A group above all draws does not look less exposed than one of which a draw was as likely.
     assert frame.bound.any()
