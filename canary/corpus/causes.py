@@ -18,6 +18,13 @@ from canary.statistics.numbers import plural
 _CANARIES = 4
 """Canaries of a format that must be lost before near-de-duplication is named."""
 
+CHANGED = (
+    "train on the texts as canary inject wrote them: lower-cased letters, or a space or other text "
+    "joined to their beginning, make other tokens. Put a line break between, and give what is "
+    "before as context"
+)
+"""The cure where canaries begin with another token than their own."""
+
 Placed = tuple[int, int, str]
 """Of a file: its records, its copies, and a digest of which copies are in which records."""
 

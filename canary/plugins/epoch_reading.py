@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from canary.corpus.canaries import CanarySet
+from canary.corpus.columns import Slot
 from canary.corpus.occurrences import find_canaries
+from canary.corpus.surroundings import Changed
 from canary.plugins.batch_rows import array_of
 from canary.plugins.training_batches import IGNORED, TrainingBatches
 from canary.records.progress import stage
@@ -32,6 +34,8 @@ class EpochReading:
         Copies by their tokens.
     texts : Counter of str
         By canary id, how often its text is in the decoded rows, whatever its tokens are.
+    changed : Changed
+        Canaries whose text is there in another form: in another case, with other white space.
     places : list of int
         The batch of each copy.
     labelled, unknown : int
@@ -48,6 +52,7 @@ class EpochReading:
         self.canaries, self.tokenizer, self.options = canaries, tokenizer, options
         self.seen = TrainingBatches(canaries, tokenizer, options, lambda said: None)
         self.texts: Counter[str] = Counter()
+        self.changed = Changed(canaries, {canary.id for canary in canaries.injected})
         self.places: list[int] = []
         self.labelled, self.unknown = 0, 0
         self.complete, self.evaluated = False, False
@@ -89,6 +94,7 @@ class EpochReading:
         for row, mine in zip(ids, known, strict=True):
             text = self.tokenizer.decode(row[mine].tolist())
             self.texts.update(self._owners[name] for _, _, name in self._find(text))
+            self.changed.look([Slot(("text",), text)])
 
     def read_evaluation(self, batches: Iterable[Any], most: int) -> None:
         """Read at most `most` batches of the evaluation."""

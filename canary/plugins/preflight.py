@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Unpack
 
 from canary.corpus.canaries import CanarySet, canary_set
+from canary.corpus.causes import CHANGED
 from canary.errors import InputError
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.plugins.epoch_reading import NEARLY_ALL, EpochReading
@@ -32,11 +33,6 @@ without splitting texts"
 _JOINED = (
     "if it is the same, text was joined to the canaries before tokenization (such as a space): put "
     "a line break between"
-)
-_CHANGED = (
-    "train on the texts as canary inject wrote them: lower-cased letters, or a space or other text "
-    "joined to their beginning, make other tokens. Put a line break between, and give what is "
-    "before as context"
 )
 _SHOWN = 5  # canaries that a finding names
 _MOST = 0.75  # of the copies: what packing end to end leaves whole, or more
@@ -222,6 +218,10 @@ def _held(reading: EpochReading) -> Finding:
         return noted(f"{figure}, in a part of the epoch", "raise most")
     if reading.unknown or any(reading.texts[name] for name in missing):
         cure = f"give the tokenizer that made the training's tokens, and audit with it; {_JOINED}"
+    elif forms := {how: names for how, names in reading.changed.found.items() if names}:
+        how = max(forms, key=lambda one: len(forms[one]))
+        figure += f"; {plural(len(forms[how]), 'canary is', 'canaries are')} there {how}"
+        cure = "train on the texts as canary inject wrote them, or write them as the training does"
     elif ended := seen.cut + seen.begun:
         figure += f"; {_cut_off(ended)} before the secret ends" * (not seen.cut)  # as _uncut says
         cure = _LONGER
@@ -330,7 +330,7 @@ def _before(reading: EpochReading) -> Finding:
     if not reading.seen.whole:
         return unchecked("no copy was seen whole")
     if not total and not options.context:
-        return refused("no copy begins with the token that the audit will score", _CHANGED)
+        return refused("no copy begins with the token that the audit will score", CHANGED)
     if not total:
         cure = "render the chats with the tokenizer's own template, or give what is before them"
         return refused("other text is joined to every copy, not the context", cure)

@@ -14,6 +14,7 @@ import numpy as np
 
 from canary.audits.history import MOST_COUNTED
 from canary.corpus.canaries import CanarySet
+from canary.corpus.causes import CHANGED
 from canary.models.language_model import LanguageModel
 from canary.plugins.batch_rows import Ids, array_of, begin_of, ends_of, pair_key
 from canary.plugins.live import Listener, several
@@ -289,8 +290,8 @@ class TrainingBatches:
         seen = plural(self.batches, "batch", "batches")
         if self.batches and self.findable and not self.injected:
             sentences["unseen"] = (
-                f"no injected canary was seen in {seen} of the training: they may be missing "
-                "from its data, cut off by a length limit, or tokenized in another way"
+                f"no injected canary was seen in {seen} of the training: they may be missing, cut "
+                "off by a length limit, or in another form: canary.preflight says which"
             )
         if cut := self.cut.total():
             sentences["cut"] = (
@@ -359,9 +360,11 @@ class TrainingBatches:
                 "exposure may be too low; leave start_token out"
             )
         if common == WITHIN:
+            cure = "give the text before them as context" if self.leads else CHANGED
+            changed = "begin with another token than their own, or " * (not self.leads)
             return (
-                f"most canaries were seen within other text ({words}); candidates are scored "
-                f"after {priced}, so exposure may be too low: give the text before them as context"
+                f"most canaries {changed}were seen within other text ({words}); candidates are "
+                f"scored after {priced}, so exposure may be too low: {cure}"
             )
         if len(after) > 1:
             return (

@@ -13,6 +13,7 @@ from trained import trained
 from watched import END, END_ID, ended_model, ended_tokenizer, monitor, small_set
 
 from canary.corpus.canaries import generate
+from canary.gate.watched import _WITHIN
 from canary.plugins.training_batches import TrainingBatches
 from canary.scoring.run_options import RunOptions
 from canary.tokens.fast import as_tokenizer
@@ -61,6 +62,21 @@ def test_what_is_before_each_canary(left):
     assert within.before == {CHARACTERS.index(" "): 1}
     assert reader.findings.keys() == {"start"}
     assert "canaries were seen after different starts" in reader.findings["start"]
+
+
+def test_canaries_that_begin_with_another_token_have_a_cure_of_their_own():
+    tokenizer = as_tokenizer(trained("gpt2"))
+    canaries = generate("The code is {digit:6}.", repetitions=[1], per_repetition=4, seed=2)
+    for change, said in (
+        (str.lower, "begin with another token than their own, or were seen within other text"),
+        ("So:{}".format, "most canaries were seen within other text"),
+    ):
+        reader = _reader(canaries, trained("gpt2"))
+        for text in _texts(canaries):
+            reader.see(np.array([tokenizer.encode([change(text)])[0].ids]))
+        assert said in reader.findings["start"]
+        assert ("lower-cased letters" in reader.findings["start"]) is (change == str.lower)
+        assert _WITHIN in reader.findings["start"]  # so that `check` reads it
 
 
 @pytest.mark.parametrize("name", ["gpt2", "unigram", "wordpiece"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from unicodedata import normalize
 
 import chatted
 import numpy as np
@@ -280,6 +281,26 @@ def test_texts_in_lower_case_are_refused():
     (finding,) = wrong.values()
     assert finding.figure == "no copy begins with the token that the audit will score"
     assert "lower-cased letters, or a space" in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "form"),
+    [
+        ("THE CODE is {digit:6}", str.lower, "in another case"),
+        ("The café is {digit:6}", functools.partial(normalize, "NFD"), "in another Unicode form"),
+        ("The code  is {digit:6}", lambda text: text.replace("  ", " "), "with other white space"),
+    ],
+)
+def test_canaries_in_another_form_are_named(text, change, form):
+    tokenizer = chat_tokenizer()
+    some = canary.generate(text, repetitions=[1, 2], per_repetition=2, controls=2, seed=1)
+    copies = [some.text(c) for c in some.injected for _ in range(c.repetitions)]
+    batches = [{"input_ids": [tokenizer(change(one))["input_ids"]]} for one in copies]
+    found = canary.preflight(batches, some, tokenizer=tokenizer)
+    finding = found.findings[0]
+    assert finding.verdict == "refused"
+    assert finding.figure.endswith(f"; 4 canaries are there {form}")
+    assert "as canary inject wrote them" in finding.cure
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
