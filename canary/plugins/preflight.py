@@ -332,7 +332,10 @@ def _before(reading: EpochReading) -> Finding:
     if not total and not options.context:
         return refused("no copy begins with the token that the audit will score", CHANGED)
     if not total:
-        cure = "render the chats with the tokenizer's own template, or give what is before them"
+        cure = (
+            "render chats with the tokenizer's own template; or end context and prompt with a line "
+            "break; or end both before the space that joins, and begin the format with it"
+        )
         return refused("other text is joined to every copy, not the context", cure)
     token = None if options.start_token == AUTO else named_start(options.start_token)
     cure = "leave context out, or give the text that is before the canaries"

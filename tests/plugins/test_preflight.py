@@ -303,6 +303,21 @@ def test_canaries_in_another_form_are_named(text, change, form):
     assert "as canary inject wrote them" in finding.cure
 
 
+def test_the_cures_of_a_context_that_joins_with_the_canaries_work():
+    for format, context, verdict in (
+        ("code {digit:6}", "The ", "refused"),
+        ("code {digit:6}", "The\n", "fine"),
+        (" code {digit:6}", "The", "fine"),
+    ):
+        some = canary.generate(format, repetitions=[1], per_repetition=4, controls=2, seed=1)
+        texts = [context + some.text(each) for each in some.injected]
+        batches = [{"input_ids": [chat_tokenizer()(text)["input_ids"]]} for text in texts]
+        found = canary.preflight(batches, some, tokenizer=chat_tokenizer(), context=context)
+        finding = next(f for f in found.findings if "before the canaries" in f.check)
+        assert finding.verdict == verdict, found.summary()
+        assert ("line break; or end both before the space" in finding.cure) is (context[-1] == " ")
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_the_embedding_of_added_tokens_must_train(tmp_path):
     import peft
