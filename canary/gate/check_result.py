@@ -138,7 +138,7 @@ def check_attacks(
         notes.append(
             "that it was trained on the members, and on none of the non-members, is your word"
         )
-    return verdict_on(
+    verdict = verdict_on(
         *("a membership test", findings, undecided, dict.fromkeys(notes)),
         about={
             "Attacks": ", ".join(one.name for one in found.attacks),
@@ -147,6 +147,7 @@ def check_attacks(
         },
         tested=found, source=(document, file),
     )  # fmt: skip
+    return replace(verdict, rests_on="trusted") if trust_members else verdict
 
 
 def document_of(result: Any) -> tuple[dict[str, Any], str]:

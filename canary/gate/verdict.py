@@ -164,7 +164,7 @@ class Verdict(Shown):
     digests : tuple of str
         `digest_of` each result without an audit.
     rests_on : str
-        What shows that the canaries of audits were in the training data, besides what the model
+        What shows that canaries or members were in the training data, besides what the model
         learned: ``"trusted"``, the user's word, ``"verified"``, a verification of the corpus, or
         ``"watched"``, a monitor of the training. For reports.
     doubt : str

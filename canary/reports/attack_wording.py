@@ -126,7 +126,7 @@ def survey_report(
         sentences=sentences,
         basis=""
         if open_to or tone == "suspect"
-        else basis("shown" if shown else "claimed", read, "this result"),
+        else basis("shown" if shown else "taken", read, "this result"),
         decide=said(
             "survey.decide",
             undecided=open_to,

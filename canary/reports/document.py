@@ -106,8 +106,8 @@ def basis(kind: str, fact: str, verdict: str, **values: object) -> tuple[Span, .
     Parameters
     ----------
     kind : str
-        ``"shown"`` by the result, ``"checked"``, ``"claimed"`` by who ran the test, or
-        ``"unknown"``.
+        ``"shown"`` by the result, ``"checked"``, ``"claimed"`` by an option of who
+        ran the test, ``"taken"`` from the files that were given, or ``"unknown"``.
     fact : str
         What must be true, a clause: ``the planted secrets were in the training data``.
     verdict : str

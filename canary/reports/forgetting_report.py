@@ -114,7 +114,7 @@ def unchecked(outcome: str, auc: Estimate | Interval | None) -> str:
 
 def claim_of(outcome: str, auc: Estimate | Interval | None) -> Text:
     """That nobody checked what the answer rests on; nothing of a void test."""
-    return "" if outcome == "void" else basis("claimed", unchecked(outcome, auc), "this result")
+    return "" if outcome == "void" else basis("taken", unchecked(outcome, auc), "this result")
 
 
 @report_of.register

@@ -172,7 +172,8 @@ def basis_of_verdict(verdict: Verdict) -> Text:
         return ""
     if claim := _claim(verdict):
         claim = unchecked(t.outcome, t.auc) if isinstance(t := verdict.tested, Compared) else claim
-        return basis("claimed", claim, "“passed”")
+        taken = isinstance(t, Compared | Attacks) and t.outcome != "not identified"  # else trusted
+        return basis("taken" if taken and not verdict.rests_on else "claimed", claim, "“passed”")
     return basis_of(audit, verdict.rests_on, passed=True) if (audit := _weakest(verdict)) else ""
 
 

@@ -141,7 +141,7 @@ def _membership(found: _Membership, digest: str) -> Evidence:
     if found.outcome in ("identified", "not identified") and not found.doubts:
         seen = found.dataset is not None and found.dataset.outcome == "seen"
         fact = f"the model was trained on these {what}"
-        read = basis("shown" if seen else "claimed", fact, "this result")
+        read = basis("shown" if seen else "taken", fact, "this result")
         if found.outcome == "not identified":
             results.append(sentence("survey.rests", one=what.removesuffix("s")))
     names = {"shadow": Path(sizes.source).name, "texts": found.model.name if found.model else ""}

@@ -281,7 +281,8 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
         audit = with_control(with_search(test.audits[0]), verdict.control)
         yield of_injected(without_control(audit), bits)
     yield from judged(verdict)
-    if (said_of_it := basis_of_verdict(verdict)) and not test.report.basis:
+    said_of_it = basis_of_verdict(verdict)
+    if said_of_it and (verdict.rests_on or not test.report.basis):
         yield said_of_it
     claimed = bool(test.report.basis)
     if test.audits:

@@ -220,6 +220,7 @@ def written(results, tmp_path):
 
 
 CHANCE = [1.0, 0.5, 2.0, 1.0]
+TAKEN = "The test takes this from the files that it was given"
 CLAIM = "Not checked: that the planted secrets were in the training data. The person who ran"
 
 
@@ -344,6 +345,8 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
     for text in (*written([found, verdict], tmp_path), page):
         assert "If the model still knew 2" in text
         assert "Not checked: that the models for comparison never saw the data" in text
+        assert TAKEN in text
+        assert "The person who ran" not in text
         assert "too coarse if that is a few samples" in text
         assert "counts as forgotten" not in text
         assert "could not decide" not in text
@@ -366,15 +369,25 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
 
 
 def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path, attacked):
-    claim = "Not checked: that the model was trained on these samples. The person who ran"
+    claim = f"Not checked: that the model was trained on these samples. {TAKEN}"
     assert claim in markdown_of(report_of(attacked))
     attacked = attacked.named(model_name="net")
     verdict = check(attacked, max_auc=0.9)
     assert verdict.outcome == "passed"
+    assert claim in markdown_of(report_of(verdict))
     for text in written([attacked, verdict], tmp_path):
         assert claim in text
+        assert "The person who ran" not in text
         assert "Limit passed" not in text
     assert "A pass speaks only of the attacks that were made" in (tmp_path / "annex.md").read_text()
+    # Where somebody said so by an option, the pass rests on that.
+    said = claim.replace(TAKEN, "The person who ran this test says so")
+    verdict = check(attacked, max_auc=0.9, trust_members=True)
+    assert said in markdown_of(report_of(verdict))
+    dump_document(tmp_path / "verdict.json", "canary verdict", 1, verdict.to_dict())
+    dump_document(tmp_path / "membership.json", "canary membership", 1, attacked.to_dict())
+    read = [tmp_path / "membership.json", tmp_path / "verdict.json"]
+    assert said in write_annex(read, tmp_path / "annex.md").read_text()
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
