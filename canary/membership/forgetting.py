@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
 from canary.membership.forgetting_result import LEVEL, Forgetting, recorded
+from canary.membership.own_labels import refuse_flat
 from canary.membership.sharing import repeated_models
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.validation import whole_number
@@ -41,9 +42,7 @@ from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 
-_FEWEST = 8
-_FEW = 100
-_FEW_MODELS = 5
+_FEWEST, _FEW, _FEW_MODELS = 8, 100, 5
 _WELL = 0.9
 _CEILING = 0.98
 _SHOWN = (
@@ -145,6 +144,7 @@ def forgotten(
             where="target",
         )
     _check_apart(query_data, calibration_data)
+    refuse_flat(read)
     if "unseen" in read:
         _check_unseen(asked, read["unseen"], roles)
     repeats = _repeats(asked)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import InputError
 from canary.membership.unlike import HIDES
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import count, percent_of
 from canary.statistics.shares import difference_interval
+
+if TYPE_CHECKING:
+    from canary.signals.loss_tables import Answers
 
 _ENOUGH = 300
 """Non-members of each model that must all be right."""
@@ -31,6 +37,13 @@ flat, too: then fewer are right, or as many of others."""
 
 _ADABOOST = 0.75
 """What the log-odds of AdaBoost before an even share are at most, of three classes or more."""
+
+_SURER, _MOSTLY = 2.0, 0.5
+"""The log-odds of another model's answer beside which these are too flat, and the share of right
+answers from which on: models of one design that were trained alike are not so different."""
+
+_FLAT = "as after a softmax of sigmoids or of probabilities"
+_ONE_SOFTMAX = "save the logits as the model computes them, or probabilities after one softmax"
 
 
 def never_wrong(tables: Sequence[SignalTable]) -> tuple[str, ...]:
@@ -73,16 +86,44 @@ def too_flat(table: SignalTable, row: int, what: str) -> str | None:
         return None
     if difference_interval(*counts, confidence=_BETTER)[0] <= 0.0:
         return None
-    surest = math.exp(-float(loss[row, known].min()))
-    before = surest * (classes - 1) / max(1.0 - surest, 1e-300)
-    if not _ADABOOST < math.log(before) <= 1.0 + 1e-3:
+    surest, before = _surest(float(loss[row, known].min()), classes)
+    if not _is_flat(before):
         return None
     return (
         f"The {what} is right on {percent_of(counts[0] / counts[1])} of its members, and gives no "
-        f"right class more than {percent_of(surest)}, as after a softmax of sigmoids or of "
-        f"probabilities: {HIDES}. Save the logits as the model computes them, or probabilities "
-        "after one softmax"
+        f"right class more than {percent_of(surest)}, {_FLAT}: {HIDES}. "
+        f"S{_ONE_SOFTMAX[1:]}"
     )
+
+
+def refuse_flat(read: Mapping[str, Answers]) -> None:
+    """An InputError if answers are too flat beside those of models that were trained alike."""
+    found: list[tuple[float, float, float, str]] = []
+    for role, said in read.items():
+        if said.correct is not None and said.classes > 2:
+            for losses, right, source in zip(said.losses, said.correct, said.sources, strict=True):
+                surest, before = _surest(float(losses.min()), said.classes)
+                place = source if Path(source).suffix else role
+                found.append((before, surest, float(right), place))
+    for before, surest, right, place in found:
+        if _is_flat(before) and right > _MOSTLY and max(found)[0] > _SURER:
+            raise InputError(
+                f"no label has a probability above {percent_of(surest)}, though "
+                f"{percent_of(right)} of the answers are right, {_FLAT}; the answers in "
+                f"{max(found)[3]} are not so flat",
+                cure=_ONE_SOFTMAX,
+                where=place,
+            )
+
+
+def _surest(loss: float, classes: int) -> tuple[float, float]:
+    """The probability of the lowest loss, and its log-odds before an even share."""
+    surest = math.exp(-loss)
+    return surest, math.log(max(surest * (classes - 1), 1e-300) / max(1.0 - surest, 1e-300))
+
+
+def _is_flat(before: float) -> bool:
+    return _ADABOOST < before <= 1.0 + 1e-3
 
 
 def _gaps(table: SignalTable, row: int) -> NDArray[np.float64]:

@@ -31,13 +31,15 @@ class Answers:
     `losses` of shape (models, samples) are in nats, infinite where the probability is 0. `correct`
     of shape (models,) is the share of samples that each model classifies rightly, where that is
     known. `labels` are of shape (samples,), or (samples, 2) for the lines of scored texts and their
-    numbers of tokens: models that were asked about the same samples have the same.
+    numbers of tokens: models that were asked about the same samples have the same. `classes` is 0
+    where it is not known.
     """
 
     losses: NDArray[np.float64]
     correct: NDArray[np.float64] | None
     labels: NDArray[np.int64] | None
     sources: tuple[str, ...]
+    classes: int = 0
 
     @property
     def models(self) -> int:
@@ -62,6 +64,7 @@ def answers_of(given: Said, name: str) -> Answers:
             np.concatenate(known) if len(known) == len(parts) else None,
             parts[0].labels,
             tuple(source for part in parts for source in part.sources),
+            parts[0].classes,
         )
     if isinstance(given, str | os.PathLike):
         if Path(given).suffix.lower() == ".jsonl":
@@ -71,7 +74,7 @@ def answers_of(given: Said, name: str) -> Answers:
         right = given.values.get("correctness")
         correct = None if right is None else right.mean(axis=1)
         sources = (given.source,) * given.models
-        return Answers(given.signal("loss"), correct, given.label, sources)
+        return Answers(given.signal("loss"), correct, given.label, sources, given.classes)
     return _of_array(given, name)
 
 

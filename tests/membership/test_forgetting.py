@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import canary
 from canary.errors import EstimationError, InputError
@@ -59,6 +60,40 @@ def test_the_remainder_that_is_not_excluded_grows_with_what_is_known_theory():
     assert compared(never, OTHERS[:18]).most_remainder is None
     assert clean.to_dict()["most_remainder"] == clean.most_remainder == bounds[0]
     assert clean.fingerprint == compared(never).fingerprint != found.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("flat", "refused"),
+    [
+        (["target"], "target: no label has a probability above 2.* are not so flat"),
+        (["unseen"], "unseen: no label"),
+        (["query", "target", "calibration"], "query: no label"),
+        (
+            ["query", "target", "calibration", "unseen"],
+            "",
+        ),  # all alike: nothing is compared wrongly
+        ([], ""),
+    ],
+)
+def test_a_second_softmax_is_named_where_not_all_have_it(flat, refused):
+    def table(role, knows, seed):
+        rng = np.random.default_rng([2, seed])
+        labels = np.random.default_rng(3 + (role == "unseen")).integers(0, 10, 400)
+        logits = rng.normal(size=(400, 10))
+        logits[np.arange(400), labels] += 3.0 + HARDNESS + 4.0 * knows
+        probs = softmax(logits, axis=1)
+        probs = softmax(probs, axis=1) if role in flat else probs
+        return canary.measure(probs, y=labels, member=HARDNESS > 0.0, outputs="probs")
+
+    others = [table("calibration", 0.0, 10 + at) for at in range(3)]
+    given = [table("query", 1.0, 1), table("target", 0.3, 2), others]
+    unseen = table("unseen", 0.3, 4)
+    if refused:
+        with pytest.raises(InputError, match=refused) as told:
+            forgotten(*given, unseen=unseen, resamples=9)
+        assert "after one softmax" in told.value.cure
+    else:
+        assert forgotten(*given, unseen=unseen, resamples=9).outcome != "unseen_known"
 
 
 @pytest.mark.parametrize("knows", [1.0, 0.2])
