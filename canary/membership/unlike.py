@@ -32,7 +32,8 @@ HIDES = f"{_LOW}, but not too high"
 
 _UNRELATED = (
     "{} is right on {} of its members and {} of its non-members, nearly the same, and {} on {} and "
-    "{} of {}: the flags seem unrelated to this model. Also, "
+    "{} of {}: either the flags are not those of this model's samples, or it was trained "
+    "differently, as on other data or for less or more time. In that case, "
 )
 _WHY = (
     "what is learned on so different a model may not fit, and {}. First "

@@ -398,3 +398,10 @@ def test_models_of_one_split_are_said_to_be_and_a_pass_rests_on_the_flags():
 def test_a_table_from_arrays_is_no_model_called_measure():
     found = survey(table(*given(1)), table(*given(2)), attacks="loss")
     assert "the model “target”" in report_of(found).title
+
+
+def test_right_flags_beside_an_unlike_shadow_are_one_note_with_both_causes():
+    """The target learned little of its members, and the shadow all of its own by heart."""
+    (note,) = doubts_of_pair(*(table(*given(n, overfit=by)) for n, by in ((1, 0.1), (2, 6.0))))
+    assert "either the flags are not those of this model's samples, or it was trained diff" in note
+    assert "In that case, what is learned on so different a model may not fit" in note
