@@ -15,6 +15,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.association import shadows_of
 from canary.membership.attacks import Attack, AttackScores
 from canary.models.classifier import GradientFeatures
+from canary.records.progress import phase
 from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
 
@@ -194,6 +195,7 @@ def _networks(
         learn += [group[fold != number] for number in range(_FOLDS)]
         held_out += [group[fold == number] for number in range(_FOLDS)]
     seed = int(rng.integers(1 << 31))
+    phase("Training the networks of an attack")  # which takes longer than all other attacks
     nets = train_attackers(features, member, learn=learn, held_out=held_out, seed=seed)
     return lambda seen, group: nets.logits(seen, slice(group * _FOLDS, (group + 1) * _FOLDS))
 
