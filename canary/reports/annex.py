@@ -285,24 +285,31 @@ def _coverage(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Block]:
     for threat, paragraph in THREATS.items():
         name, what, why_not = said(f"threat.{threat}", language=language)
         mine = [n for n, (_, trial) in enumerate(trials, 1) if threat in trial.threats]
-        found = dict.fromkeys(trials[n - 1][0].report.label for n in mine)
-        new = [label for label in found if label not in shown]
-        shown.update(new)
-        told = [*new, *(["Also as above"] if len(new) < len(found) else [])]
-        tests = f"test{'s' if len(mine) > 1 else ''} {in_a_row(map(str, mine))}" if mine else ""
+        found: dict[str, list[int]] = {}
+        for n in mine:
+            label = trials[n - 1][0].report.label
+            found.setdefault("as above" if label in shown else label, []).append(n)
+        told = [f"{_numbered(of)}: {label}" for label, of in found.items()]
+        if len(found) == 1:
+            told = [label[0].upper() + label[1:] for label in found]
+        shown.update(found)
         rows.append(
             (
                 name,
                 what,
                 paragraph,
-                f"In part: {tests}",
-                ". ".join(told if new else ["As above"]) + ".",
+                f"In part: {_numbered(mine).lower()}",
+                ". ".join(told) + ".",
             )
             if mine
             else (name, what, paragraph, "No", why_not)
         )
     columns = ("Attack", "What it is", "Paragraph", "Tested", "What came out, or why not")
     yield Table("The attacks that the Opinion names", columns, rows, style="words")
+
+
+def _numbered(tests: Sequence[int]) -> str:
+    return f"Test{'s' if len(tests) > 1 else ''} {in_a_row(map(str, tests))}"
 
 
 def _details(tests: Sequence[Evidence]) -> Iterator[Section]:

@@ -267,7 +267,11 @@ def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
     first = replace(first, results=[*first.results, *against], limit=_limits(verdicts))
     if asked := [v for v in verdicts if any(f.check == "extraction" for f in v.findings)]:
         others = [replace(other, limit=_limits(asked)) for other in others]
-    came_out = "; ".join(f"limit {_came_out(v)}" for v in verdicts)
+    several = len(verdicts) > 1
+    came_out = "; ".join(
+        f"limit {f'{n}, {_limit(v)}, ' if several else ''}{_came_out(v)}"
+        for n, v in enumerate(verdicts, 1)
+    )
     label = f"{test.report.label} ({came_out})"
     return replace(made, report=replace(made.report, label=label), trials=[first, *others])
 
@@ -297,19 +301,20 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
 
 def _limits(verdicts: Sequence[Verdict]) -> str:
     """Each limit as the report of its verdict has it, who set it, and what came out."""
-    limits = []
-    for verdict in verdicts:
-        words = dict.fromkeys(
-            f"{one.subject} {one.limit:g}" for one in verdict.findings if one.limit is not None
-        )
-        limit = limit_words(verdict) or verdict.about["Limit"] or "; ".join(words)
-        limits.append(
-            f"{limit or 'not recorded'}; {limit_given(verdict.date, verdict.limit_by)}. "
-            f"Outcome: {_came_out(verdict)}"
-        )
+    limits = [
+        f"{_limit(one)}; {limit_given(one.date, one.limit_by)}. Outcome: {_came_out(one)}"
+        for one in verdicts
+    ]
     if len(limits) == 1:
         return limits[0]
     return ". ".join(f"Limit {number}: {limit}" for number, limit in enumerate(limits, 1))
+
+
+def _limit(verdict: Verdict) -> str:
+    words = dict.fromkeys(
+        f"{one.subject} {one.limit:g}" for one in verdict.findings if one.limit is not None
+    )
+    return limit_words(verdict) or verdict.about["Limit"] or "; ".join(words) or "not recorded"
 
 
 def _came_out(verdict: Verdict) -> str:

@@ -319,9 +319,11 @@ def test_both_limits_of_an_audit_are_listed_the_failing_one_first(tmp_path):
     verdicts = [trusting(audit, max_exposure_bits=25), check(audit, max_exposure_bits=6)]
     for text in written(verdicts, tmp_path):
         failing, passing = text.index("Limit 1: at least"), text.index("Limit 2: at least")
-        assert failing < text.index("exposure of at most 6 bits") < passing
-        assert passing < text.index("weak: exposure of at most 25 bits; a strict limit of 4 bits")
-        assert "limit not passed: easier to find than the limit allows; limit passed, but" in text
+        assert failing < text.index("exposure of at most 6 bits", failing) < passing
+        weak = "weak: exposure of at most 25 bits; a strict limit of 4 bits"
+        assert passing < text.index(weak, passing)
+        first = "6 bits), not passed: easier to find than the limit allows; limit 2, at least"
+        assert first in text
         assert "16 controls" not in text
     (test,) = read_evidence(verdicts)
     guesses, search = test.trials
@@ -388,6 +390,18 @@ def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path
     dump_document(tmp_path / "membership.json", "canary membership", 1, attacked.to_dict())
     read = [tmp_path / "membership.json", tmp_path / "verdict.json"]
     assert said in write_annex(read, tmp_path / "annex.md").read_text()
+
+
+def test_each_of_several_results_in_a_row_says_of_what_it_is(tmp_path, attacked):
+    named = attacked.named(model_name="net")
+    results = [named, *(check(named, max_auc=limit) for limit in (0.9, 0.6))]
+    mild = survey(measured_outputs(3), measured_outputs(4), attacks="correctness", fprs=[0.1])
+    text = write_annex([*results, mild.named(model_name="net")], tmp_path / "a.md").read_text()
+    (row,) = (line for line in text.splitlines() if line.startswith("| Membership inference"))
+    assert "In part: tests 1 and 2" in row
+    assert "Test 1: Training samples can be recognized (limit 1, AUC of at most 60 %, not" in row
+    assert "; limit 2, AUC of at most 90 %, passed against 2 attacks only" in row
+    assert "Test 2: Training samples can be recognized on average" in row
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
