@@ -25,6 +25,7 @@ from canary.models.pretrained import (
 )
 from canary.models.served.endpoint import Endpoint, is_url
 from canary.records.progress import phase
+from canary.records.sealing import near_keywords
 from canary.registry import name_cure
 from canary.tokens.fast import as_tokenizer, read_tokenizer
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
 
 
+@near_keywords
 def load(
     source: Any,
     *,

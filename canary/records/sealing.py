@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from canary.errors import CanaryError
+from canary.errors import CanaryError, InputError
 from canary.registry import near_names
 
 _P = ParamSpec("_P")
@@ -23,31 +23,62 @@ _R = TypeVar("_R")
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _OF_LOADING = ("device", "dtype", "factory", "source_text", "tokenizer", "workers")
+_OF_SERVERS = (
+    *("model", "key_env", "answers", "max_requests", "budget", "total_requests", "in_flight"),
+    *("timeout", "patience", "attempts", "top_k"),
+)
 _HEAD = "Frames without their values, which may be secret (most recent call last):\n"
+
+
+def near_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, whose error of an unknown keyword says which are near, or where it belongs."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **options: _P.kwargs) -> _R:
+        try:
+            return function(*args, **options)
+        except TypeError as error:
+            if name := _of_endpoint(function, options):
+                problem = f"{name} is an option of an Endpoint, not of {function.__name__}"
+                cure = f"give Endpoint(url, {name}=...) of canary.models.served.endpoint in place "
+                raise InputError(problem, cure=f"{cure}of the address") from None
+            if cure := _cure(function, options):
+                error.args = (f"{error}; {cure}",)
+            raise
+
+    return call
 
 
 def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function, with errors whose traceback ends at its caller.
 
     The lines of code that were passed are kept as a note of the error, unless the error is a
-    `CanaryError`, which says what is wrong and what to do. Of an unknown keyword, the error says
-    which are near.
+    `CanaryError`, which says what is wrong and what to do. Of an unknown keyword, the error is that
+    of `near_keywords`.
     """
+    named = near_keywords(function)
 
     @functools.wraps(function)
     def call(*args: _P.args, **options: _P.kwargs) -> _R:
         outside = sys.exception()
         try:
-            return function(*args, **options)
+            return named(*args, **options)
         except BaseException as error:
-            if isinstance(error, TypeError) and (cure := _cure(function, options)):
-                error.args = (f"{error}; {cure}",)
             for link in _chain(error, outside):
                 _hide(link, link.__traceback__)
                 link.__traceback__ = None
             raise  # without this frame: what a bare raise restores is the traceback just removed
 
     return call
+
+
+def _of_endpoint(function: Callable[..., object], options: Iterable[str]) -> str:
+    """The first keyword that a function does not have, and `Endpoint` does; empty if none is."""
+    from inspect import signature
+
+    known = signature(function).parameters
+    asks = not {"model", "source", "server"}.isdisjoint(known)
+    return next((name for name in options if asks and name in {*_OF_SERVERS} - {*known}), "")
 
 
 def _cure(function: Callable[..., object], options: Iterable[str]) -> str:

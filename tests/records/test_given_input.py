@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 import canary
 from canary.errors import InputError
+from canary.models.served.endpoint import Endpoint
 from canary.plugins.monitor import ExposureMonitor
 from canary.records.validation import (
     file_path,
@@ -99,3 +102,22 @@ def test_an_option_of_loading_is_named_where_it_belongs():
         TypeError, match=r"give canary.load\(model, tokenizer=...\) in place of the"
     ):
         canary.audit("./model", [], tokenizer="./tokenizer")
+
+
+def test_an_option_of_an_endpoint_is_named_where_it_belongs():
+    url = "http://127.0.0.1:1"
+    calls = (
+        lambda **wrong: canary.load(url, **wrong),
+        lambda **wrong: canary.audit(url, [], **wrong),
+        lambda **wrong: canary.sample(url, **wrong),
+        lambda **wrong: canary.score(url, ["a"], **wrong),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match=r"^key_env is .* Endpoint\(url, key_env=\.\.\.\) of"):
+            call(key_env="X")
+    missing = {field.name for field in dataclasses.fields(Endpoint)} - {"url", "say"}
+    for name in sorted(missing - set(inspect.signature(canary.load).parameters)):
+        with pytest.raises(InputError, match=f"^{name} is an option of an Endpoint, not of load"):
+            canary.load(url, **{name: 1})
+    with pytest.raises(TypeError, match="'tokeniser'; did you mean tokenizer"):
+        canary.load(url, tokeniser="x")
