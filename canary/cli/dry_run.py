@@ -45,6 +45,8 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
     if options.dry_run:
         line = _rehearsed(function, rehearsal)
         models: list[Rehearsed] = getattr(dry, "rehearsals", [])
+        if models and line:
+            show(f"{line}.")
         line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
         if models and len(rows := list(models[0].rows())) > 1:
             shared = "canaries and controls" if any("start token" in w for w, *_ in rows) else ""

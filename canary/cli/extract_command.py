@@ -94,6 +94,7 @@ def extract(
                 **vars(asked),
                 **running,
             )
+        options.counted()
         result = names.on(result)
         if folder is not None:
             folder.write(result.hidden(), SCHEMA)

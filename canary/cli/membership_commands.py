@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from canary.cli.command import command
 from canary.cli.console import say, show
-from canary.cli.model_options import Count, Counted, ModelOptions
+from canary.cli.model_options import Count, ModelOptions
 from canary.cli.options import RatesOptions, RiskOptions
 from canary.cli.outputs import (
     Names,
@@ -19,12 +19,13 @@ from canary.cli.outputs import (
     report_folder,
     write_table,
 )
-from canary.statistics.numbers import count, plural
+from canary.statistics.numbers import count, plural, probability
 
 if TYPE_CHECKING:
     from canary.membership.models_result import ModelsSurvey
     from canary.membership.shadow_survey import ShadowSurvey
     from canary.membership.survey import Survey
+    from canary.signals.text_files import Texts
 
 _SURE = 0.95  # confidence of the interval beside risk scores
 _TEXTS = "A JSONL file, with one JSON object on each line, of texts"
@@ -246,6 +247,7 @@ def text(
     from canary.membership.survey import SCHEMA
     from canary.membership.text_survey import KIND, survey_texts
     from canary.membership.words_alone import check_enough_texts
+    from canary.models.served.endpoint import is_url
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
 
@@ -260,6 +262,8 @@ def text(
         # What would be refused after hours is refused before them.
         rates_of(asked["fprs"], int((~texts.member).sum()))
         check_enough_texts(texts.texts, texts.member)
+        if warning := warned_of_words(texts, judged.seed) if is_url(model) else "":
+            say(warning)
         loaded = options.load(model)
         # For the other models these options say only where and how they compute.
         place = ModelOptions(dtype=options.dtype, device=options.device)
@@ -295,11 +299,22 @@ def text(
                 progress=bars.stage,
                 **options.running(),
             )
-            if options.dry_run:
-                raise Counted
+            options.counted(warning)
             result = survey_texts(
                 measured, texts.texts, lines=texts.lines, progress=bars.stage, **asked
             )
         result = names.on(replace(result, notes=(*texts.notes, *result.notes)))
         body = {**texts.facts(), **result.to_dict()}
         return folder.finish(result, SCHEMA, body=body, code=exit_code(result))
+
+
+def warned_of_words(texts: Texts, seed: int) -> str:
+    """What to say before texts are sent whose words alone separate them; empty if they do not."""
+    from canary.membership.words_alone import words_alone
+
+    found = words_alone(texts.texts, texts.member, seed=seed)
+    return found.differ * (
+        "Members and non-members differ without any model: a bag of words separates them "
+        f"(p = {probability(found.p)}). Unless an attack does clearly better, the test will be "
+        "void, and its requests are spent for nothing: take both from one source first"
+    )

@@ -248,6 +248,7 @@ def audit(
                     batch_size=options.batch_size,
                     progress=bars.stage,
                 )
+        options.counted()
         result = names.on(result)
         if max_exposure_bits is None:
             return folder.finish(result, SCHEMA, short=not verbose)
@@ -302,6 +303,7 @@ def exposure(
         with Bars() as bars:
             chosen_options = AuditOptions(progress=bars.stage, **asked)
             results = names.on(exposure_with(loaded, chosen, chosen_options))
+        options.counted()
         if folder is not None:
             folder.write(results, SCHEMA)
     show_answer(results)

@@ -60,6 +60,11 @@ class ServerOptions:
         self.endpoints.append(made)
         return made
 
+    def counted(self, note: str = "") -> None:
+        """End a dry run here, which says the note: what follows sends nothing, and is not seen."""
+        if self.dry_run:
+            raise Counted(note)
+
     @cached_property
     def rehearsed(self) -> list[Endpoint]:
         """The servers that a rehearsal asked for their lists of models."""

@@ -81,5 +81,6 @@ def order(
                 progress=bars.stage,
                 **options.running(),
             )
+        options.counted()
         code = 0 if result.outcome == "seen" else EXIT_CODES["undecided"]
         return folder.finish(names.on(result), SCHEMA, code=code)

@@ -113,6 +113,32 @@ def test_copies_by_another_model_are_counted_without_it(place, command, model):
     assert counts[1] - counts[0] == pytest.approx(3 * 49, abs=20)
 
 
+def test_words_that_differ_are_said_before_the_first_text_is_sent(place, command, model, loaded):
+    words = "membership text URL in.jsonl out.jsonl --out o --answers a"
+    warned = "a bag of words separates them"
+    with FakeServer(loaded) as server:
+        asked = (*words.replace("URL", f"{server.url}/v1").split(), "--tokenizer", model)
+        assert warned not in command(*asked, "--dry-run").out
+        for name, word in (("in", "fine"), ("out", "old")):
+            lines = [json.dumps({"text": f"she sells {word} {n}"}) for n in range(24)]
+            (place / f"{name}.jsonl").write_text("\n".join(lines))
+        dry = command(*asked, "--dry-run")
+        assert (dry.code, server.count()) == (0, 0)
+        assert warned in " ".join(dry.out.split())
+        done = command(*asked, "--max-requests", 100)
+        assert done.err.index(warned) < done.err.index("sent so far")
+
+
+@pytest.mark.parametrize("name", ["audit", "exposure"])
+def test_a_dry_run_draws_no_page(place, command, loaded, monkeypatch, name):
+    monkeypatch.setattr("canary.reports.pages.report", None)
+    words = COMMANDS[name] + " --out o" * (name == "exposure")
+    with FakeServer(loaded) as server:
+        asked = words.replace("URL", f"{server.url}/v1").split()
+        done = command(*asked, "--tokenizer", loaded.folder, "--answers", "a", "--dry-run")
+    assert done.code == 0, done.err
+
+
 def test_samples_are_counted(place, command, loaded):
     with FakeServer(loaded) as server:
         words = ("sample", f"{server.url}/v1", "--canaries", "canaries.json", "--samples", 30)
