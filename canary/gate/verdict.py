@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -382,19 +382,18 @@ def verdict_on(
     name: str,
     findings: Iterable[Finding],
     undecided: Policy,
-    notes: Iterable[str],
+    notes: Collection[str],
     *,
     about: Mapping[str, str],
     tested: Named,
     source: tuple[Mapping[str, Any], str],
 ) -> Verdict:
-    """The verdict on a result without an audit; `source` is what is written of it, and its file.
-
-    `about` are facts with the limit.
-    """
-    document, file = source
-    named = {"Result": clean(file) if file else "not named", **about}
+    """A verdict without audits, less notes that a finding says; `source` is with its file."""
+    found, (document, file) = tuple(findings), source
+    said = {n for n in notes for f in found if f.cure and n.endswith(f": {f.cure}")
+            and n.removesuffix(f": {f.cure}") in f.sentence}  # fmt: skip
     return Verdict(
-        *(tuple(findings), undecided, tuple(notes)),
-        title=f"Check of {name}", about=named, tested=tested, digests=(digest_of(document),),
+        *(found, undecided, tuple(n for n in notes if n not in said)),
+        title=f"Check of {name}", digests=(digest_of(document),), tested=tested,
+        about={"Result": clean(file) if file else "not named", **about},
     )  # fmt: skip

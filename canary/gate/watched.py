@@ -13,6 +13,7 @@ from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, MOST_COUNTED, History
 from canary.corpus.verification import Verification
 from canary.errors import InputError
+from canary.formats.unplanted import noted
 from canary.gate.audit_doubts import NOT_SEEN
 from canary.gate.verdict import Finding, Outcome, group_name
 from canary.models.english import misfits
@@ -265,6 +266,7 @@ def unanswered(
             *doubts,
             *misfits(audit.notes),
             *shifted(audit.notes),
+            *(f"{problem}: {cure}" for problem, cure in noted(audit.notes) if not audit.natural),
         ]  # which are findings, or answered
         notes = [n for n in audit.notes if n not in doubts and not (whole and is_on_copies(n))]
         kept.append(([answers] if answers else []) + notes)

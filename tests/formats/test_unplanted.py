@@ -51,9 +51,11 @@ def test_a_set_that_was_not_injected_is_doubted_by_each_search(tmp_path, module,
             verdict = canary.check(result, **limits)
             assert verdict.outcome == "undecided"
             assert any(finding.check == "canary set" for finding in verdict.findings)
+            assert verdict.summary().count(ODD) == 1
         searched = canary.check(found, no_extraction=True, trust_injection=True)
         assert searched.outcome == "undecided"
         assert ODD in str(searched)
+        assert searched.summary().count(ODD) == 1
 
 
 @pytest.mark.parametrize("odd", [True, False], ids=["another set", "nothing learned"])
@@ -76,6 +78,7 @@ def test_answers_full_of_other_secrets_are_doubted(odd):
     verdict = canary.check(found, max_extractable=0.5, trust_members=True)
     assert verdict.outcome == ("undecided" if odd else "passed")
     assert (ODD in str(verdict)) is odd
+    assert verdict.summary().count(ODD) == odd
 
 
 @pytest.mark.parametrize(
