@@ -121,11 +121,11 @@ def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exp
     """`exposure`, with its options as one."""
     check_method(options.method)
     canary_set(canaries)
-    seam = load(model)
+    seam, texts = load(model), options.start_texts
     options, start = started(
         seam, canaries.formats, options, canaries=canaries, draws=options.draws
     )
-    results, formats = _measured(seam, canaries, options)
+    results, formats = _measured(seam, canaries, options, own=texts)
     return Exposures(
         results,
         (*start.doubts, *beyond_draws(results), *noted(formats)),
@@ -272,7 +272,7 @@ def audit(
         identity = audit_identity(seam, options, canaries)
         with nullcontext() if parts is None else open_run(parts, identity, layout=1) as run:
             base = _under_base(seam, canaries, options, run) if against_base else None
-            results, formats = _measured(seam, canaries, options, run)
+            results, formats = _measured(seam, canaries, options, run, start_texts)
     if base:
         results = tuple(replace(c, base=each) for c, each in zip(results, base, strict=True))
     about = set_of(canaries, require_learned, tokenizer=seam.tokenizer)
@@ -310,8 +310,9 @@ def _under_base(
 
 
 def _measured(
-    model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None = None
-) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:
+    model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None = None,
+    own: Sequence[str] | None = None,
+) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:  # fmt: skip
     """Results of all canaries in the order of the set, and of all formats."""
     questions = [within_seconds(q, run) for q in questions_of(model, canaries, options, run)]
     rows = any(question.prices_rows for question in questions)
@@ -344,7 +345,7 @@ def _measured(
     # Of a model that learned canaries, nobody need ask whether it is trained and well read.
     if rows and (canaries.natural or learned is None or learned.p_value > SHOWN_LEARNED):
         phase("Checking that the model reads English")
-        on_model += tuple(filter(None, [note_on_english(model)]))
+        on_model += tuple(filter(None, [note_on_english(model, texts=own or ())]))
     if not canaries.natural and (note := note_on_copies(tested)):
         on_model += (note,)
     formats = [replace(about, notes=(*about.notes, *on_model)) for about in formats]

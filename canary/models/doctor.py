@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from canary.errors import CanaryError, InputError, ModelError
 from canary.formats.format import Format
-from canary.models.english import SENTENCES, english_rows, price_rows
+from canary.models.english import SENTENCES, TEXTS, english_rows, price_rows, price_texts
 from canary.models.examining import TOKENS_BY_DEFAULT, examined, finding_of, reading
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
@@ -26,7 +26,6 @@ from canary.tokens.tree import compile_tree
 
 _LOADS = "it can be loaded"
 _FORMAT = "the code is {digit:4}"
-_TEXTS, _TOKENS = 64, 256  # texts that are scored, and tokens of each
 _TOKENIZER = (
     "give the tokenizer of the training, its vocabulary in the same order (tokenizer=, "
     "--tokenizer), and texts such as the model was trained on"
@@ -120,7 +119,8 @@ def doctor(
     texts : sequence of str, optional
         Texts such as the model was trained on. A model that finds them less likely than tokens
         drawn at random is refused: so it is with a vocabulary in another order, unless only
-        few tokens have other places. The first 64 are scored, and 256 tokens of each.
+        few tokens have other places. A model that knows them may know no English. The first 64 are
+        scored, and 256 tokens of each.
     **loading
         Options of `canary.load`: tokenizer, factory, dtype, device and so on.
 
@@ -187,7 +187,10 @@ def examine(
 def _findings(
     model: LanguageModel, encoder: CandidateEncoder, tokens: int, texts: Sequence[str] | None
 ) -> Iterator[Finding]:
-    facts = model.facts
+    facts, own = model.facts, None
+    if texts is not None:
+        says = "your texts are more likely than the same tokens shuffled, and than random ones"
+        own = finding_of(says, _own_texts, model, texts)
     figure = f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}"
     yield Finding(_LOADS, "fine", figure)
     if facts.device == "served":
@@ -198,10 +201,12 @@ def _findings(
         yield from examined(model)
         yield from reading(model, tokens=tokens, start_token=encoder.start_token)
         says = "ordinary English is more likely than the same tokens shuffled, and than random ones"
-        yield finding_of(says, _english, model)
-    if texts is not None:
-        says = "your texts are more likely than the same tokens shuffled, and than random ones"
-        yield finding_of(says, _own_texts, model, texts)
+        english = finding_of(says, _english, model)
+        if own and own.verdict == "fine" and english.verdict == "noted":
+            english = replace(unchecked(f"{english.figure}: your texts are, instead"), check=says)
+        yield english
+    if own:
+        yield own
     says = "what comes before the first token of a text"
     yield finding_of(says, _start, encoder)
     says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
@@ -234,13 +239,10 @@ def _english(model: LanguageModel) -> Finding:
 def _own_texts(model: LanguageModel, texts: Sequence[str]) -> Finding:
     if model.facts.device == "served":
         return unchecked("its server compared the tokenizer when it was opened")
-    some = [text for text in texts if text.strip()][:_TEXTS]
-    most = min(model.facts.length_limit or _TOKENS, _TOKENS)
-    rows = [list(encoding.ids)[:most] for encoding in model.tokenizer.encode(some)]
-    rows = [row for row in rows if len(row) > 1]
-    priced = price_rows(model, rows, shuffles=1)
+    priced = price_texts(model, texts)
     if priced is None:
-        return unchecked("memory ran out" if rows else "no text has two tokens")
+        return unchecked("no text has two tokens, or memory ran out")
+    some = [text for text in texts if text.strip()][:TEXTS]
     figure = (
         f"{priced.bits_per_token:.2f} bits ({priced.bits_per_token * LN2:.2f} nats) per token of "
         f"{plural(len(some), 'text')}, shuffled "

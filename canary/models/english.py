@@ -26,6 +26,8 @@ SENTENCES = (
 
 _RANDOM = "finds ordinary English no more likely than random tokens"
 _CLOSE_BITS, _SAME_BITS = 0.5, 0.1
+TEXTS, _TOKENS = 64, 256
+"""Of a user's own texts, how many are scored; and tokens of each."""
 _PADDED, _ADDED, _PADDING = 0.05, 8, 128
 """Of honest models: the share, the tokens or the multiple by which they have more tokens."""
 
@@ -89,10 +91,21 @@ def price_rows(
     return English(plain, shuffled, float(np.log2(model.facts.vocabulary)))
 
 
-def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str | None:
+def price_texts(model: LanguageModel, texts: Sequence[str]) -> English | None:
+    """Price the first texts such as the model was trained on, as `price_rows`."""
+    some = [text for text in texts if text.strip()][:TEXTS]
+    most = min(model.facts.length_limit or _TOKENS, _TOKENS)
+    rows = [list(encoding.ids)[:most] for encoding in model.tokenizer.encode(some)]
+    return price_rows(model, [row for row in rows if len(row) > 1], shuffles=1)
+
+
+def note_on_english(
+    model: LanguageModel, *, results: str = "exposures", texts: Sequence[str] = ()
+) -> str | None:
     """What the reader of an audit must know of a model that does not know English.
 
-    `results` are what says nothing if the model is not what it is taken for. Served models are
+    `results` are what says nothing if the model is not what it is taken for. Nothing is noted of a
+    model that knows `texts`, such as it was trained on. Served models are
     not asked (their tokenizer is compared at load, and requests are counted), nor are tables,
     which were never trained.
     """
@@ -100,6 +113,9 @@ def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str 
         return None
     english = price_rows(model, english_rows(model), shuffles=1)
     if english is None or (english.ordinary and english.in_order):
+        return None
+    own = price_texts(model, texts)
+    if own is not None and own.ordinary and own.in_order:
         return None
     bits = f"{english.bits_per_token:.1f} bits per token"
     if english.ordinary:

@@ -89,7 +89,8 @@ class RunOptions(ScoreOptions):
         What came before each text in training, where the tokenizer puts nothing there.
         ``"auto"`` takes the token after which text without secrets is most likely.
     start_texts : sequence of str, optional
-        Training texts without a canary, for ``"auto"`` to choose by.
+        Training texts without a canary, for ``"auto"`` to choose by. A model that knows them may
+        know no English.
     progress : callable or bool, optional
         Called with each stage and its tokens; see `canary.records.progress.Progress`. Functions of
         `canary` show bars on a terminal and in a notebook unless this is False.

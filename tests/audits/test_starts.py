@@ -189,6 +189,16 @@ def test_texts_that_hold_a_canary_are_refused_input():
         audit(table(), CANARIES, start_texts=[])
 
 
+@pytest.mark.parametrize("call", [exposure, audit])
+def test_start_texts_are_asked_for_in_place_of_english(monkeypatch, call):
+    asked = []
+    monkeypatch.setattr(
+        "canary.audits.auditing.note_on_english", lambda model, texts=(): asked.append(texts)
+    )
+    call(table(), CANARIES, start_texts=ORDINARY[:3])
+    assert asked == [tuple(ORDINARY[:3])] or asked == [ORDINARY[:3]]
+
+
 def test_a_token_that_is_none_is_refused_input():
     for call in (audit, exposure):
         with pytest.raises(InputError, match="'<bogus>' is 7 tokens|no token '<bogus>'"):

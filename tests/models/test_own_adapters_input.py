@@ -370,6 +370,29 @@ def test_texts_show_a_vocabulary_in_another_order() -> None:
             canary.doctor(model, texts=nothing)
 
 
+def test_own_texts_take_the_place_of_english(monkeypatch) -> None:
+    """A model of another language is not doubted that knows the texts it was trained on."""
+    monkeypatch.setattr("canary.models.english.SENTENCES", ("za yb xc wd ve", "hg fe dc ba zy"))
+    letters = "abcdefghijklmnopqrstuvwxyz "
+    size = len(letters)
+    chances = np.full((size + 1, size), 0.001)
+    for at in range(size):
+        chances[at + 1, (at + 1) % size] = 0.975
+    log_probs = np.log(chances / chances.sum(axis=1, keepdims=True))
+    tokenizer = Tokenizer(BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
+    next_states = np.tile(np.arange(1, size + 1), (size + 1, 1))
+    known = [letters[at:-1] + letters[:at] for at in range(8)]
+    model = TableModel(next_states, log_probs, as_tokenizer(tokenizer))
+    for texts, verdict in ((None, "noted"), (known, "not checked"), (["zyxwvuts" * 3], "noted")):
+        found = canary.doctor(model, texts=texts)
+        (english,) = (f for f in found.findings if f.check.startswith("ordinary English"))
+        assert english.verdict == verdict
+    monkeypatch.setattr("canary.models.english.TableModel", type(None))
+    assert "no more likely" in (note_on_english(model) or "")
+    assert note_on_english(model, texts=known) is None
+    assert note_on_english(model, texts=["zyxwvuts" * 3]) is not None
+
+
 def test_options_of_loading_are_refused_for_a_model_that_is_loaded() -> None:
     with pytest.raises(InputError, match="dtype: for loading a model, and this one is loaded"):
         canary.doctor(build("table"), dtype="float32")
