@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from canary.audits.audit_result import Audit, CanaryResult, FormatResult, combined_p
+from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult, FormatResult, combined_p
 from canary.audits.extraction import Candidate, Extraction
+from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
+from canary.corpus.verification import Count, Verification
 from canary.gate.check_audit import check
 from canary.statistics.exposures import (
     ENUMERATION,
@@ -124,3 +127,37 @@ def extraction(found, *, size=SIZE, top=8, proven=True, text=TEXT):
         model={},
         settings={},
     )
+
+
+NEVER = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
+"""Of a model that learned nothing."""
+
+READ = exact({1: [1.0] * 8, 64: [25.0] * 4, 0: [1.0] * 4})
+"""Of a model that learned its positive control."""
+
+
+def verified(audit):
+    """A verification that found every copy."""
+    counts = tuple(Count(c.id, c.repetitions, c.repetitions, 0) for c in audit.canaries)
+    formats = tuple(one.format for one in audit.formats)
+    return Verification(counts, "text", 99_000, formats, fingerprint=SET, file="verify.json")
+
+
+def history(audit=NEVER, *, counted=36, findings=(), **changes):
+    """Of a monitor that counted canaries and measured nothing."""
+    watched = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in audit.canaries)
+    of = audit.formats[0]
+    formats = (WatchedFormat(of.format, of.masked, of.space_size, 10),)
+    batches = {"read": 9, "canaries": counted, "after": {}, "findings": list(findings)}
+    made = History(watched, formats, (), (), {}, {CANARY_SET: SET}, 0.0, 0.0, 0, batches=batches)
+    return replace(made, **changes)
+
+
+def measured(audit, *, shift=0.0, **batches):
+    """A history whose last measurement has the prices of the audit, but for one of them."""
+    priced = [c.px_bits for c in audit.canaries]
+    last = Moment(7, 1.0, 0.1, (priced[0] + shift, *priced[1:]),
+                  tuple(c.exposure for c in audit.canaries), (None,) * len(priced),
+                  start_token=audit.settings.get("start_token"))  # fmt: skip
+    made = history(audit, counted=40, moments=(last,))
+    return replace(made, batches={**made.batches, **batches})
