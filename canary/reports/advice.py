@@ -220,6 +220,7 @@ def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
         "within": within,
         "within_weak": within and weak,
         "strict": would_strictly(audit) if graded else "",
+        "learned": listed(known) if (known := learned_copies(audit)) and not audit.natural else "",
     }
 
 

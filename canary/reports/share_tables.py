@@ -25,7 +25,7 @@ def in_words(way: Way) -> str:
     if not tries.isdigit():
         return "first try, always the most probable piece"
     near = way.how.partition(", ")[2] if way.metric.startswith("near") else ""
-    answers = "one random answer" if tries == "1" else f"{count(int(tries))} random answers"
+    answers = "one answer of random pieces" if tries == "1" else f"{count(int(tries))} random answers"
     return f"{answers}, {near}" if near else answers
 
 
