@@ -190,8 +190,9 @@ CASES = {
         "About 1 in 9 training samples (9.0 % to 13.9 %) can be recognized as training data by an "
         "attacker who is wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. "
         "Luck does not explain the difference. An attacker needs the model's answers, and a "
-        "similar model that they trained, to learn which answers show a training sample. This test made only attacks with one similar model. Stronger "
-        "attacks with many similar models often find more",
+        "similar model that they trained, to learn which answers show a training sample. This test "
+        "made only attacks with one similar model. Stronger attacks with many similar models often "
+        "find more",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
@@ -246,13 +247,13 @@ CASES = {
         "No trace was found, but nobody tried to pick the data out",
         "The tested model answers on the data like models that never saw it.",
         "Do not record the deletion as done: this test does not show it. If a person asked for it "
-        "under the GDPR, answer within one month (Article 12(3); two more in complex cases, if "
-        "you say so, and why, within the first). For the data of one person, do not wait for "
-        "another test: have the model trained again without the data. Have in writing that "
-        "this was done, and that the old model and its copies are deleted. If the model is in use already, "
-        "treat the data as still in it until it was trained again, or a test shows the contrary. "
-        "Ask your data protection officer whether it may stay in use until then. Ask the engineers "
-        "for the second test below",
+        "under the GDPR, answer within one month (Article 12(3); two more in complex cases, if you "
+        "say so, and why, within the first). For the data of one person, do not wait for another "
+        "test: have the model trained again without the data. Have in writing that this was done, "
+        "and that the old model and its copies are deleted. If the model is in use already, treat "
+        "the data as still in it until it was trained again, or a test shows the contrary. Ask "
+        "your data protection officer whether it may stay in use until then. Ask the engineers for "
+        "the second test below",
     ),
     "deletion, alike": (
         lambda: of_deletion(losses(0.0, 3), unseen=losses(0.0, 4)),
@@ -281,7 +282,8 @@ CASES = {
         "within one month (Article 12(3); two more in complex cases, if you say so, and why, "
         "within the first). For the data of one person, do not wait for another test: have the "
         "model trained again without the data. Have in writing that this was done, and that the "
-        "old model and its copies are deleted. If the model is in use already, the data is still in",
+        "old model and its copies are deleted. If the model is in use already, the data is still "
+        "in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
