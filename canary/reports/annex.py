@@ -173,8 +173,12 @@ def _overall(trials: Sequence[tuple[Evidence, Trial]]) -> Text:
     """In how many tests the model was found to have memorized, before anything else."""
     first = [(n, test) for n, (test, trial) in enumerate(trials, 1) if trial is test.trials[0]]
     found = [str(n) for n, test in first if test.report.tone == "memorized"]
-    values = {"found": found and count(len(found)), "which": in_a_row(found) if found else ""}
+    values: dict[str, object] = {"found": found and count(len(found))}
+    values |= {"which": in_a_row(found) if found else ""}
     others = len(first) - len(found)
+    open_ = [str(n) for n, test in first if test.report.tone == "undecided"]
+    values |= {"open": len(open_), "open_which": in_a_row(open_) if open_ else "",
+               "open_one": len(open_) == 1, "open_more": len(open_) > 1}  # fmt: skip
     return said_in_one("annex.overall", all=len(first),
                        one=len(found) == 1, several=len(found) > 1,
                        others=found and others, joined=_joined(trials), **values)  # fmt: skip

@@ -272,8 +272,10 @@ def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
         f"limit {f'{n}, {_limit(v)}, ' if several else ''}{_came_out(v)}"
         for n, v in enumerate(verdicts, 1)
     )
-    label = f"{test.report.label} ({came_out})"
-    return replace(made, report=replace(made.report, label=label), trials=[first, *others])
+    shown = not test.audits and any(verdict.outcome == "memorized" for verdict in verdicts)
+    tone = "memorized" if shown else test.report.tone
+    report = replace(made.report, label=f"{test.report.label} ({came_out})", tone=tone)
+    return replace(made, report=report, trials=[first, *others])
 
 
 def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[Text]:

@@ -402,6 +402,8 @@ def test_each_of_several_results_in_a_row_says_of_what_it_is(tmp_path, attacked)
     assert "Test 1: Training samples can be recognized (limit 1, AUC of at most 60 %, not" in row
     assert "; limit 2, AUC of at most 90 %, passed against 2 attacks only" in row
     assert "Test 2: Training samples can be recognized on average" in row
+    assert "1 of 2 results shows that the model memorized (test 1). " in text
+    assert "1 result leaves open whether it did (test 2): read below what came out." in text
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
