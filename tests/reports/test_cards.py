@@ -402,8 +402,17 @@ def test_each_of_several_results_in_a_row_says_of_what_it_is(tmp_path, attacked)
     assert "Test 1: Training samples can be recognized (limit 1, AUC of at most 60 %, not" in row
     assert "; limit 2, AUC of at most 90 %, passed against 2 attacks only" in row
     assert "Test 2: Training samples can be recognized on average" in row
-    assert "1 of 2 results shows that the model memorized (test 1). " in text
-    assert "1 result leaves open whether it did (test 2): read below what came out." in text
+
+
+def test_an_annex_begins_with_what_shows_memorization_and_what_leaves_it_open(tmp_path):
+    out = extraction({1: "canary-1", 2: "canary-2"})
+    of_many = exact(GROUPS, extractions=[out]).named(model_name="net")
+    few = exact({1: [4.0] * 2, 0: [1.0] * 2}).named(model_name="net")
+    both = write_annex([of_many, few], tmp_path / "a.md").read_text()
+    assert "1 of 2 results shows that the model memorized (test 1). " in both
+    assert "1 result leaves open whether it did (test" in both
+    alone = write_annex([few], tmp_path / "a.md").read_text()
+    assert "The result does not prove that the model memorized. That is no proof that" in alone
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
