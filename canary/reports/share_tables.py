@@ -25,7 +25,8 @@ def in_words(way: Way) -> str:
     if not tries.isdigit():
         return "first try, always the most probable piece"
     near = way.how.partition(", ")[2] if way.metric.startswith("near") else ""
-    answers = "one answer of random pieces" if tries == "1" else f"{count(int(tries))} random answers"
+    one = "one answer of random pieces"
+    answers = one if tries == "1" else f"{count(int(tries))} random answers"
     return f"{answers}, {near}" if near else answers
 
 
