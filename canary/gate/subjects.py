@@ -77,7 +77,7 @@ _OF_OTHERS = (
 """What it does not take of audits."""
 
 _EXAMPLES = {
-    "max_exposure_bits": "10",
+    "max_exposure_bits": "4",
     "max_p": "0.001",
     "max_auc": "0.6",
     "max_tpr_at_fpr": "{0.001: 0.02}",

@@ -34,7 +34,7 @@ def check_limit(limit: float, *, most: float = math.inf) -> float:
     problem += f"holds {most:.4g}"
     if not 1.0 <= value < math.inf:
         problem = f"a limit of {limit!r} bits makes no sense"
-        cure = "give a number from 1 bit on, which is what chance gives; 10 is usual"
+        cure = "give a number from 1 on, which is what chance gives; 4 is usual"
     elif value < most:
         return value
     raise InputError(problem, cure=cure, where="max_exposure_bits")

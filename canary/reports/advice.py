@@ -48,6 +48,9 @@ _TAILORED = ("exposure", "p-value", "extraction")
 _SHORT = 1_000_000
 """Secrets of a form that anybody may try in full."""
 
+_LONG = 10**9
+"""Secrets of a form whose easiest can be judged by a limit of 10 bits."""
+
 _COST = re.compile(r"about ([\d,]+) (?:draws|requests)")
 
 
@@ -84,6 +87,7 @@ def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     if verdict is not None:
         kind, above = planting_of(verdict), above_limit(audit, verdict)
         passed = {"trusted": kind == "claimed", "verified": kind == "checked", "above": above}
+        passed |= {"above_short": above and _too_short(audit)}
         return [*said("advice.passed", **passed)]
     key, own = f"advice.{judged.case}", planting(audit) in ("own", "shown")
     return [*said(key, own=own)] if key in paragraphs_of() else []
@@ -155,9 +159,11 @@ def _passed(audit: Audit, verdict: Verdict) -> dict[str, object]:
     known = learned_copies(audit) if weak and not left else []
     untested = "" if verdict.control or not known else _untested(audit)
     values |= {"weak_learned": listed(known) if known else "", "weak_untested": untested}
-    least = min([*learned_copies(audit), verdict.control])
-    between = least == verdict.control and untested_below([audit], least)
-    values |= {"control": verdict.control and copies(least), "between": between}
+    least = control = verdict.control
+    if verdict.limit_bits is None:  # then nothing says that what was learned is little enough
+        least = min([*learned_copies(audit), control])
+    between = least == control and untested_below([audit], control)
+    values |= {"control": control and copies(least), "between": between}
     within = memorized_within(verdict)
     values |= within | {"shown": shown and not (weak or left or within["but"])}
     values["partly"] = "" if within["but"] else some
@@ -166,7 +172,13 @@ def _passed(audit: Audit, verdict: Verdict) -> dict[str, object]:
     values |= {"used": unproven and not weak, "restrict": weak and not left}
     counted = shown and not (left or within["but"]) and verdict.rests_on == "verified"
     values |= {"verified": kind == "checked" or counted, "above": above_limit(audit, verdict)}
+    values["above_short"] = values["above"] and _too_short(audit)
     return values
+
+
+def _too_short(audit: Audit) -> bool:
+    """Whether the easiest of some secrets may be within 10 bits of the first by luck alone."""
+    return any(priced.space_size < _LONG for priced in audit.formats)
 
 
 def _next_test(audit: Audit, verdict: Verdict | None) -> dict[str, object]:

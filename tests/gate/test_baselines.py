@@ -346,3 +346,12 @@ def test_a_pass_against_a_baseline_is_no_limit_that_was_set():
     assert "Do not release on this page alone" in said
     assert "If any appears 4 times or more often, do not release: such text was learned." in said
     assert "does not speak against a release" not in said
+
+
+def test_what_a_limit_allows_is_not_forbidden_below_it():
+    audit = exact({4: [3.0] * 16, 64: [20.0] * 8, 0: [1.0] * 8})
+    verdict = check(audit, max_exposure_bits=5, require_learned=64)
+    assert verdict.outcome == "passed"
+    said = " ".join(words_of(text) for text in report_of(verdict).decide)
+    assert "If any appears 64 times or more often, do not release: such text was learned." in said
+    assert "4 times or more often" not in said.replace("64 times or more often", "")

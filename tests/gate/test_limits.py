@@ -405,7 +405,7 @@ BOTH = exact({1: LOW, 16: HIGH})
                 (math.nan, "nan"), (math.inf, "inf"), ("ten", "'ten'"), (np.True_, ".*True.*"),
             )
         ),
-        ({"max_exposure_bits": 0.5}, "from 1 bit on, which is what chance gives"),
+        ({"max_exposure_bits": 0.5}, "from 1 on, which is what chance gives; 4 is usual"),
         ({"max_exposure_bits": 30}, "no exposure could exceed the limit of 30 bits: .* 29.9"),
         ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
         ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
