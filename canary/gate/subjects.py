@@ -185,5 +185,7 @@ def nothing_to_check(subject: Subject, *, without: str = "") -> InputError:
     limits = [name for name in LIMITS[subject] if name != without]
     first = " or ".join(f"{name}={_EXAMPLES[name]}" for name in limits if name in _EXAMPLES)
     rest = [name for name in limits if name not in _EXAMPLES]
-    others = f"; the others are {_named(rest)}" if rest else ""
-    return InputError("there is nothing to check", cure=f"give a limit: {first}{others}")
+    cure = f"give a limit: {first}" if first else f"give {_named(rest)}"
+    if first and rest:
+        cure += f"; {'the other is' if len(rest) == 1 else 'the others are'} {_named(rest)}"
+    return InputError("there is nothing to check", cure=cure)

@@ -431,7 +431,7 @@ def test_bad_options(attacked, options, said):
 def test_limits_of_other_results(attacked):
     for options, said in (
         ({"max_auc": 0.6}, "the limits of a forgetting test are forgotten=... and min_rho"),
-        ({}, "there is nothing to check; give a limit: min_rho=0.8; the others are forgotten="),
+        ({}, "there is nothing to check; give a limit: min_rho=0.8; the other is forgotten="),
         ({"min_rho": 1.1}, "a limit of 1.1 on rho makes no sense"),
         ({"min_rho": 0}, "a limit of 0 on rho makes no sense"),
         (

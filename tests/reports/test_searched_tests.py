@@ -123,7 +123,7 @@ def test_a_search_that_found_none_passes_on_your_word_and_only_with_a_proof():
         check(searched({}, canaries={"control-1": 0}), no_extraction=True)
     with pytest.raises(InputError, match="max_p cannot be asked of an extraction"):
         check(none, max_p=0.01)
-    with pytest.raises(InputError, match="nothing to check"):
+    with pytest.raises(InputError, match="nothing to check; give no_extraction$"):
         check(none)
     with pytest.raises(RecordError, match="not in its set"):
         Extraction.from_dict({**searched(OUT).to_dict(), "canaries": {"other": 1}})
