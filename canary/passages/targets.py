@@ -88,7 +88,8 @@ def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, s
         lengths.append(len(spans))
         for first in range(0, len(spans) - prefix - suffix + 1, prefix + suffix):
             middle, last = first + prefix, first + prefix + suffix - 1
-            prompt = each[spans[first][0] : spans[middle - 1][1]]
+            begin = spans[first][0] if first else 0  # white space before a text is a part of it
+            prompt = each[begin : spans[middle - 1][1]]
             tail = each[spans[middle - 1][1] : spans[last][1]]
             place = (kind, number, first, prompt, plain(tail), _bytes(tail))
             found.append(Target(*place, bare=reformed(place[4])))

@@ -103,6 +103,7 @@ def samples_report(result: Sampled) -> Report:
             unclear=key == "unclear", luck=key == "luck",
             drawn=not texts.hits and not result.greedy, more=count(4 * result.samples),
             greedy=not texts.hits and result.greedy,
+            requests=plural(200 * (result.prompts or texts.windows), "request"),
             secrets=key == "secret" and not natural and plural(texts.windows, "secret"),
             limits=lowest_limit(texts) if key == "secret" else "",
         ),

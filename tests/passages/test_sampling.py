@@ -473,6 +473,22 @@ def test_a_server_that_takes_no_seed_is_asked_without():
         assert all("seed" not in body for body in server.bodies[1:])
 
 
+def test_white_space_at_the_start_of_a_text_is_sent():
+    texts = ["\n one two three four", "five six"]
+    with FakeServer(build("table"), fault=words(lambda n: f"two {n}")) as server:
+        drawn_of(server, texts=texts, prefix=1, suffix=1, samples=2)
+        sent = {body.get("prompt") for body in server.bodies}
+    assert sent >= {"\n one", "three", "five"}
+
+
+def test_advice_to_draw_more_names_its_requests():
+    with FakeServer(build("table"), fault=words("seven")) as server:
+        texts = ["one two three four", "five six"]
+        found = drawn_of(server, texts=texts, prefix=1, suffix=1, samples=1, temperature=0)
+    actions = [words_of(action) for action in report_of(found).actions]
+    assert any("--samples 200, about 600 requests: at" in said for said in actions), actions
+
+
 @pytest.mark.parametrize("tail", ["abcdefghijklmnop qrstuvwxyzabcdef", "née ñañañañañañañañandú"])
 def test_an_answer_may_be_as_long_as_what_is_looked_for_in_bytes(tail):
     """A model that knows single characters or bytes makes a token of each."""
