@@ -82,7 +82,8 @@ def extract(
         How many candidates to find.
     budget : int
         The most queries (tokens computed below the context) for the search and for the
-        completions of `known`; 10**18 is no limit. `Endpoint.max_requests` is one of requests.
+        completions of `known`; 10**18 is no limit. The same number as `Endpoint.budget` bounds
+        requests only, which count checks and probes, and no answers that are kept.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}

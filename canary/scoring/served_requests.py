@@ -73,7 +73,7 @@ def all_sent(model: LanguageModel) -> bool:
 
 
 def queries_within(model: LanguageModel, budget: int) -> int:
-    """The budget of a search in queries; no bound where the model keeps one of requests."""
+    """The budget of a search in queries; no bound where the model keeps this one of requests."""
     within: Callable[[int], int] = getattr(model, "queries_within", int)
     return within(budget)
 

@@ -287,6 +287,16 @@ def test_all_requests_of_a_folder_are_counted_and_bounded(tmp_path):
             searched()
 
 
+def test_the_budget_of_a_search_holds_within_one_of_requests(tmp_path):
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path, top_k=20, budget=300)
+        few = canary.extract(model, "abc {digit:4}", budget=6, start_token=None)
+        assert few.queries <= 6
+        assert few.stopped == "budget"
+        whole = canary.extract(model, "abc {digit:4}", budget=300, start_token=None)
+        assert whole.queries > 6
+
+
 @pytest.mark.parametrize("damaged", ["a folder", "bytes"])
 def test_a_limit_on_all_requests_fails_closed(tmp_path, damaged):
     ledger = tmp_path / "requests.jsonl"

@@ -101,8 +101,8 @@ class ServedModel:
         return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
 
     def queries_within(self, budget: int) -> int:
-        """The budget, or no bound if the requests are bounded: an answer that is kept is free."""
-        return budget if self._endpoint.budget is None else NO_BOUND
+        """The budget; no bound if it is that of the requests: an answer that is kept is free."""
+        return NO_BOUND if budget == self._endpoint.budget else budget
 
     def all_sent(self) -> bool:
         """Whether no request is left of those that may be sent, but the last for a probe."""
