@@ -56,7 +56,10 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
             show_table(("what", "requests", "tokens in prompts"), rows)
             show("A request that two parts need is sent once. It is counted in the first of them")
         show(f"{line}. Nothing was sent")
-        if total := sum(endpoint.ledger.total or 0 for endpoint in dry.endpoints[:1]):
+        total = sum(endpoint.ledger.total or 0 for endpoint in dry.endpoints[:1])
+        if options.total_requests is not None and dry.endpoints:
+            show(dry.endpoints[0].ledger.on_record())
+        elif total:
             show(f"All runs with these answers have sent {plural(total, 'request')} so far")
         return Result(KIND, {"says": line, **counts})
     try:

@@ -54,6 +54,8 @@ class ServerOptions:
         words = {"served_model": "model", "request_timeout": "timeout"}
         settings = {words.get(name, name): value for name, value in asked.items()}
         made = Endpoint(url, say=_counted if self.dry_run else say, **settings, **more)
+        if self.total_requests is not None and not self.dry_run:
+            say(made.ledger.on_record())
         if before := next((one for one in self.rehearsed if one.base == made.base), None):
             self.rehearsed.remove(before)
             made.goes_on(before)

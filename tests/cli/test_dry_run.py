@@ -158,6 +158,19 @@ def test_a_dry_run_is_of_a_server(place, command, model):
     assert "--dry-run given, which is for a server" in done.err
 
 
+def test_a_cap_on_all_runs_says_where_it_counts_from(place, command, model, loaded):
+    with FakeServer(loaded) as server:
+        words = COMMANDS["score"].replace("URL", f"{server.url}/v1").split()
+        words += ["--tokenizer", model, "--answers", "a", "--total-requests", 3000]
+        begun = f"0 of 3,000 requests to {server.url}/v1 are on record in {place / 'a'}"
+        assert begun in " ".join(command(*words, "--dry-run").out.split())
+        done = command(*words)
+        assert done.code == 0, done.err
+        assert begun in done.err
+        sent = f"{server.count() + 1} of 3,000"  # and the list of models
+        assert sent in " ".join(command(*words, "--dry-run").out.split())
+
+
 def test_python_counts_what_the_command_counts(place, command, model, loaded):
     made = canary.CanarySet.load("canaries.json")
     with FakeServer(loaded) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import stat
@@ -285,6 +286,21 @@ def test_all_requests_of_a_folder_are_counted_and_bounded(tmp_path):
         (tmp_path / "requests.jsonl").write_text("{}\n")
         with pytest.raises(RecordError, match="line 1"):
             searched()
+
+
+def test_names_of_this_machine_are_one_server(tmp_path):
+    names = ("localhost:8", "127.0.0.1:8", "[::1]:8", "LOCALHOST:8")
+    ledgers = [Endpoint(f"http://{name}/v1", answers=tmp_path).ledger for name in names]
+    for ledger in ledgers:
+        ledger.begin()
+        ledger.add(1)
+        ledger.flush()
+    record = tmp_path / "requests.jsonl"
+    earlier = json.dumps({"server": "http://localhost:8/v1", "requests": 5})
+    record.write_text(f"{record.read_text()}{earlier}\n")
+    assert {ledger.total for ledger in ledgers} == {9}
+    for other in ("localhost:9", "localhost.example:8", "127.0.0.2:8"):
+        assert Endpoint(f"http://{other}/v1", answers=tmp_path).ledger.total == 0
 
 
 def test_the_budget_of_a_search_holds_within_one_of_requests(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from canary.errors import OutputError, RecordError
 from canary.records.files import make_folder
+from canary.statistics.numbers import plural
 
 _FILE = "requests.jsonl"
 _PIECE = 64
@@ -30,7 +32,8 @@ class Ledger:
     folder : Path
         Where the answers of all runs are kept.
     server : str
-        The address; others are counted apart in the same file.
+        The address; others are counted apart in the same file. The names that a machine has for
+        itself are one.
     strict : bool
         Whether a folder that cannot be written to is an OutputError; else nothing is kept.
     most : int, optional
@@ -38,7 +41,7 @@ class Ledger:
     """
 
     def __init__(self, folder: Path, server: str, *, strict: bool, most: int | None = None) -> None:
-        self.server, self._path, self._strict = server, folder.absolute() / _FILE, strict
+        self.server, self._path, self._strict = _one_name(server), folder.absolute() / _FILE, strict
         self._lock, self._unwritten, self._open = threading.Lock(), [0, 0], False
         self._quiet, self._piece, self._most = False, _PIECE if most is None else 1, most
         self.sent = self.carried = 0
@@ -58,6 +61,11 @@ class Ledger:
             return {}
         allowed = {} if self._most is None else {"requests_allowed": self._most}
         return {"requests_in_all_runs": total, **allowed, "answers_in": self.name}
+
+    def on_record(self) -> str:
+        """How many of the requests that are allowed all runs have sent, and where that is kept."""
+        sent = f"{self.total or 0:,} of {plural(self._most or 0, 'request')} to {self.server}"
+        return f"{sent} are on record in {self._path.parent}"
 
     def begin(self) -> None:
         """Make the folder before the first request.
@@ -164,7 +172,7 @@ class Ledger:
         for number, line in enumerate(lines, 1):
             try:
                 told = json.loads(line)
-                total += int(told["requests"]) if told["server"] == self.server else 0
+                total += int(told["requests"]) if _one_name(told["server"]) == self.server else 0
             except (ValueError, KeyError, TypeError) as error:
                 raise RecordError(
                     "cannot be read, so it is unknown how many requests were sent",
@@ -173,3 +181,10 @@ class Ledger:
                     where=f"{self._path}: line {number}",
                 ) from error
         return total
+
+
+def _one_name(server: str) -> str:
+    """An address, with one name for this machine."""
+    return re.sub(
+        r"(?<=://)(localhost|\[::1\])(?=[:/]|$)", "127.0.0.1", server, flags=re.IGNORECASE
+    )
