@@ -25,6 +25,10 @@ from canary.gate.verdict import (
 from canary.statistics.numbers import clean, plural
 
 _ROUNDING_BITS = 1e-9
+_OWN_CANDIDATES = "a set made from the model's own candidates always comes out, and shows nothing"
+
+NOT_DRAWN = "these secrets were not drawn at random, so luck has an unknown chance"
+"""What is said of natural secrets that come out, which decides nothing."""
 
 LEVEL = 0.01
 """Canaries that come out as easily by luck in more than this share of audits decide nothing."""
@@ -46,7 +50,7 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     of that is the smaller one, doubled, of: any of k canaries as early as the first that came
     out, and as many as came out among all candidates. It is as if each canary were among n
     candidates of a space of R independently with probability n/R. Natural secrets were not
-    drawn, but where drawn ones would come out by luck, theirs decides nothing either.
+    drawn, so that they come out decides nothing.
 
     A search without a proof may have missed what comes first. If it found no canary, it
     passes only if each canary's interval of exposure puts more candidates before it than
@@ -144,7 +148,8 @@ def _finding(
 
     `mine` are their exposures in an audit, by which a search without a proof may pass.
     """
-    number = plural(len(copies), "injected canary", "injected canaries")
+    names = ("secret", "secrets") if natural else ("injected canary", "injected canaries")
+    number = plural(len(copies), *names)
     told = (
         f"the search of {plural(extraction.queries, 'query', 'queries')} for "
         f"{subject!r} ({'proven' if extraction.proven else 'not proven'}) "
@@ -170,12 +175,16 @@ def _finding(
     first, luck = named[0], luck_of(extraction, len(copies), [*places])
     outcome: Outcome = "memorized"
     cure = "see canary extract, and train on fewer copies"
-    if luck > LEVEL:
-        outcome = "undecided"
-        cure = "take a larger space, where so few candidates hold no canary by luck"
     does = f"luck alone does this in {share(luck)} of audits"
     if natural:
-        does = f"of as many drawn secrets, luck alone would do this in {share(luck)} of audits"
+        outcome, does = "undecided", f"{NOT_DRAWN}; {_OWN_CANDIDATES}"
+        cure = (
+            "find out where the set comes from: secrets that canary discover found in the training "
+            "data may be those of real people; for a chance, inject canaries of canary generate"
+        )
+    elif luck > LEVEL:
+        outcome = "undecided"
+        cure = "take a larger space, where so few candidates hold no canary by luck"
     told += (
         f"brought out {len(places)} of {number}, {first.id} with "
         f"{plural(first.repetitions, 'copy', 'copies')} as number {min(places)}; {does}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from canary.audits.audit_setup import with_control
 from canary.gate.attacks_written import Attacks
+from canary.gate.extraction_limit import NOT_DRAWN
 from canary.gate.verdict import Finding, Verdict
 from canary.passages.sampled import Sampled
 from canary.reports.sentences import RECOVERED_SHARE, answer
@@ -61,6 +62,8 @@ def passed_words(verdict: Verdict) -> dict[str, Any]:
 def doubted(reason: Finding, verdict: Verdict) -> str:
     """What is wrong with a test and leaves its limit open, in a few words; empty if nothing is."""
     tested = verdict.tested
+    if NOT_DRAWN in reason.sentence:
+        return "the secrets were not drawn at random"
     if isinstance(tested, Attacks) and reason.check == "membership":
         if tested.warning:
             return "the words alone distinguish the two files, without the model"

@@ -249,12 +249,10 @@ DRAWN = [
         (of_copies(), None, "memorized", ""),
         (of_copies(), [1], "passed", "none of 8 injected canaries"),
         (of_copies(), [64], "memorized", "brought out 2 of 8 injected canaries, canary-9"),
-        # Two candidates of 16, four secrets: 1 - (7/8)^4 = 41 %; doubled.
         (
-            *(secrets(16), None, "undecided"),
-            "of as many drawn secrets, luck alone would do this in 83 %",
+            *(secrets(SIZE), None, "undecided"),
+            "1 of 4 secrets, canary-3 .*an unknown chance; a set made from the model's own",
         ),
-        (secrets(SIZE), None, "memorized", ""),
     ],
 )
 def test_extraction(audit, copies, outcome, said):
