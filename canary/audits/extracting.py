@@ -12,7 +12,7 @@ import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.completing import BEAM, SearchOptions, canaries_of, completed
-from canary.audits.extraction import Candidate, Extraction, after_text, meaning, strange_among
+from canary.audits.extraction import Candidate, Extraction, after_text, strange_among, unchecked
 from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
@@ -299,6 +299,7 @@ def _search(
         for i, fill in enumerate(fills)
         if fill is not None  # a leaf without a fill is no candidate
     )
+    odd = strange_among(candidates, format, own, context_bits)
     asked = {name: getattr(search, name) for name in ("budget", "seconds", "stop", "most_open")}
     result = Extraction(
         format=format.text,
@@ -330,9 +331,9 @@ def _search(
             *([_UNCHECKED] if walked and found.proven and not again else []),
             *([_AFTER] if after_text(model.facts.to_dict()) else []),
             *misread(question.encoder, format),
-            *strange_among(candidates, format, own, context_bits),
-            *([] if own or not candidates else [meaning(candidates[0], context_bits)]),
+            *unchecked(candidates, odd, own, context_bits),
         ),
+        unplanted=odd,
     )
     if search.known is None or found.stopped in _BROKEN_OFF:
         return result

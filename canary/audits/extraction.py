@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.formats.format import Format
-from canary.formats.unplanted import note
+from canary.formats.unplanted import SHARE, doubt, unplanted
 from canary.records.about import About, Named
 from canary.records.record import Document
 from canary.statistics.numbers import Shown, clean, picked, plural, probability
@@ -94,7 +94,7 @@ class Extraction(
     schema=SCHEMA,
     cure="run canary extract again",
     written=(..., "proven", "random_guesses"),
-    sparse=("canaries", "natural", "about"),
+    sparse=("canaries", "natural", "unplanted", "about"),
 ):
     """The most likely candidates of a format under a model, and how surely.
 
@@ -134,6 +134,8 @@ class Extraction(
         controls). Empty where no set was given, and in the extractions of an audit.
     natural : bool
         Whether these are secrets that were found, and not drawn.
+    unplanted : int
+        Prominent candidates that look drawn at random, where none found is a canary.
     about : About
         Names for its reports, and its date.
     file : str
@@ -160,6 +162,7 @@ class Extraction(
     notes: tuple[str, ...] = ()
     canaries: Mapping[str, int] = field(default_factory=dict)
     natural: bool = False
+    unplanted: int = 0
     about: About = field(default_factory=About, compare=False)
     file: str = field(default="", compare=False)
 
@@ -193,6 +196,12 @@ class Extraction(
     def certified(self) -> bool:
         """Whether the token tree surely holds every candidate."""
         return is_certified(self.certificate)
+
+    @property
+    def least_likely(self) -> float:
+        """The probability of the least likely prominent candidate; 1 where there is none."""
+        shares = (_share(c, self.context_bits) for c in self.candidates)
+        return min((share for share in shares if share >= SHARE), default=1.0)
 
     @property
     def random_guesses(self) -> float:
@@ -282,9 +291,17 @@ def after_text(model: Mapping[str, Any]) -> bool:
     return model.get("device") == "served" and "score" not in model.get("capabilities", ())
 
 
-def meaning(first: Candidate, context_bits: float) -> str:
+def unchecked(
+    found: Sequence[Candidate], odd: int, own: Mapping[str, str], context_bits: float
+) -> list[str]:
+    """Notes on candidates that are no canaries, of which `odd` look like memorized secrets."""
+    notes = [": ".join(doubt(odd, known=bool(own)))] if odd else []
+    return notes if own or not found else [*notes, _meaning(found[0], context_bits)]
+
+
+def _meaning(first: Candidate, context_bits: float) -> str:
     """What candidates are worth that are not compared with canaries."""
-    share = probability(2.0 ** -max(first.px_bits - context_bits, 0.0))
+    share = probability(_share(first, context_bits))
     return (
         "A proven order means that the model finds no other candidate more likely, not that a "
         "candidate was in the training data: after any beginning one of them is the most likely. "
@@ -296,8 +313,13 @@ def meaning(first: Candidate, context_bits: float) -> str:
 
 def strange_among(
     found: Sequence[Candidate], format: Format, own: Mapping[str, str], context_bits: float
-) -> list[str]:
-    """A note if the candidates found look like secrets of another set; `own` are canaries."""
-    if not own or any(c.canary for c in found):
-        return []
-    return note({str(c.fill): 2.0 ** (context_bits - c.px_bits) for c in found}, format, own)
+) -> int:
+    """How many candidates found look like secrets that are none of the canaries, `own`."""
+    if any(c.canary for c in found):
+        return 0
+    return unplanted({str(c.fill): _share(c, context_bits) for c in found}, format, own)
+
+
+def _share(candidate: Candidate, context_bits: float) -> float:
+    """The probability of a candidate after its beginning."""
+    return math.exp2(min(context_bits - candidate.px_bits, 0.0))

@@ -132,7 +132,7 @@ def _explain(result: Extraction) -> None:
     from canary.reports.extraction_report import headline, leads, planted_in
 
     show_notes(result.notes)
-    if planted := planted_in(result):
+    if (planted := planted_in(result)) or result.unplanted:
         show(headline(result))
     if result.candidates:
         show(leads(result, planted))

@@ -21,6 +21,14 @@ _STRANGE = (
     "that look drawn at random come out and no canary of this set does, as if another set had "
     "been injected"
 )
+_UNCHECKED = (
+    "look like memorized secrets: they look drawn at random and are far more likely than by "
+    "chance, and nobody checked whether they are real"
+)
+_LOOK_UP = (
+    "look them up in the training data (canary discover lists the secrets of this form there, and "
+    "extract takes its file as --canaries)"
+)
 _CURE = (
     "make sure that this is the canary file that was injected into the training data; if it is, "
     "the model memorized other secrets of this form (canary extract lists them)"
@@ -83,9 +91,10 @@ def looks_drawn(fill: str, format: Format) -> bool:
     return steps >= min(_STEPS * (len(kept) - 1), _MOST_STEPS)
 
 
-def doubt(number: int) -> tuple[str, str]:
-    """What is said of that many such candidates, and the cure."""
-    return f"{count(number)} candidates {_STRANGE}", _CURE
+def doubt(number: int, *, known: bool = True) -> tuple[str, str]:
+    """What is said of that many such candidates, and the cure; `known` if a set was given."""
+    told, cure = (_STRANGE, _CURE) if known else (_UNCHECKED, _LOOK_UP)
+    return f"{count(number)} candidates {told}", cure
 
 
 def note(likely: Mapping[str, float], format: Format, planted: Collection[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.formats.unplanted import doubt
+from canary.formats.unplanted import SEVERAL, SHARE, doubt
 from canary.passages.answers import LOWER, Answers
 from canary.passages.extractable import (
     WITHOUT_CONTROLS,
@@ -232,6 +233,11 @@ class Sampled(
         """What makes answers longer that a limit ended."""
         lower = self.answers is not None and self.answers.lower_limit
         return LOWER[1] if lower else "give more --max-tokens"
+
+    @property
+    def least_often(self) -> int:
+        """In how many answers after a beginning each unplanted candidate came out, or more."""
+        return max(math.ceil(SHARE * self.samples), SEVERAL)
 
     def doubts(self, limit: float = 1.0) -> tuple[tuple[str, str], ...]:
         """What lets a share within a `limit` say little, and the cure."""

@@ -25,7 +25,7 @@ from canary.reports.wording import (
     requests_sent,
     run_blocks,
 )
-from canary.statistics.numbers import bits_between, count, short_count
+from canary.statistics.numbers import bits_between, count, probability, short_count
 
 _MOST_ROWS = 25
 _CUT = {
@@ -41,30 +41,39 @@ def extraction_report(extraction: Extraction) -> Report:
     """What there is to say about an extraction by itself; no fill is in it."""
     planted = planted_in(extraction)
     out = [n for n, c in enumerate(extraction.candidates, 1) if c.canary in planted]
-    lucky = bool(out) and luck_of(extraction, len(planted), out) > LEVEL
+    natural = extraction.natural
+    lucky = bool(out) and not natural and luck_of(extraction, len(planted), out) > LEVEL
+    odd = extraction.unplanted
+    came = bool(out) and not (lucky or natural)
+    calm = not (came or odd or (out and natural))
+    unsure = calm and not (planted and extraction.proven)
     asked, top = extraction.model.get("device") == "served", after_text(extraction.model)
-    kinds = {"unknown": not planted, "found": not planted and extraction.candidates,
+    kinds = {"unknown": not (planted or odd),
+             "found": not (planted or odd) and extraction.candidates, "odd": odd and count(odd),
+             "least": probability(extraction.least_likely),
+             "blind": probability(1 / extraction.space_size),
              "cut": _cut(extraction), "why": _cut(extraction), "out": out,
-             "none": planted and not out, "lucky": lucky,
+             "none": planted and not (out or odd), "lucky": lucky, "natural": natural and out,
              "whole": planted and not top, "top": planted and top, "asked": asked,
-             "served": asked and out and not lucky,
+             "served": asked and came,
              "requests": requests_paid(extraction) or extraction.queries}  # fmt: skip
-    tone = "memorized" if out and not (lucky or extraction.natural) else "undecided"
-    came = bool(out) and not lucky
-    unsure = not (came or (planted and extraction.proven))
     return Report(
         title=f"Extraction from {called(extraction.model_name, 'a language model')}",
         label=headline(extraction),
-        tone=tone if planted else "",
+        tone="memorized" if came else "undecided" if planted or odd else "",
         sentences=said("extraction.meaning", **kinds),
         about=about_of(extraction),
         notes=ended(extraction.notes),
-        decide=said(
-            "extraction.decide", out=came, unsure=unsure, none=not (came or unsure),
-            planted=came and not extraction.natural, natural=came and extraction.natural,
-        ),
+        decide=[
+            *(said("extraction.odd") if odd else ()),
+            *said(
+                "extraction.decide", out=came, unsure=unsure, none=calm and not unsure, calm=calm,
+                natural=natural and out,
+            ),
+        ],
         actions=[
-            *said("extraction.actions", **kinds),
+            *(said("extraction.confirm", set=planted) if odd else ()),
+            *said("extraction.actions", **kinds, mended=out and not natural),
             *(said("advice.served") if kinds["served"] else ()),
         ],
         unsaid=said("extraction.unsaid", **kinds),
@@ -81,14 +90,18 @@ def headline(extraction: Extraction) -> str:
     """How many planted secrets came out, in how many guesses; or that nobody checked."""
     planted = planted_in(extraction)
     out = [c for c in extraction.candidates if c.canary in planted]
-    guesses = round(extraction.random_guesses)
+    guesses, odd = round(extraction.random_guesses), extraction.unplanted
     return sentence(
         "extraction.label",
         empty=not (extraction.candidates or _cut(extraction)),
         ended=not extraction.candidates and _cut(extraction),
         why=_cut(extraction),
-        known=extraction.candidates and planted,
-        unknown=extraction.candidates and not planted,
+        known=extraction.candidates and planted and not odd,
+        luck=extraction.candidates and planted and not (odd or extraction.natural),
+        unknown=extraction.candidates and not (planted or odd),
+        unnamed=odd and not planted,
+        others=odd and planted,
+        odd=odd,
         out=count(len(out)) if out else "None",
         number=len(planted),
         natural="" if extraction.natural else "planted ",

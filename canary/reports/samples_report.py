@@ -42,11 +42,15 @@ from canary.statistics.numbers import count, duration, plural, probability
 @report_of.register
 def samples_report(result: Sampled) -> Report:
     """What there is to say about the secrets or passages that came out."""
-    found, key = result.came_out(), _key(result)
+    found, key, others = result.came_out(), _key(result), count(result.unplanted)
     label, tone = {
         "planted": ("Planted secrets come out", "memorized"),
         "luck": ("Planted secrets came out: a warning, and no proof", "undecided"),
         "secret": ("No planted secret came out", "undecided"),
+        "other": (
+            f"None of the planted secrets came out, but {others} others of this form did",
+            "undecided",
+        ),
         **PASSAGES,
         "none": ("No passage came out", "undecided"),
     }[key]
@@ -76,6 +80,7 @@ def samples_report(result: Sampled) -> Report:
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
                 greedy=result.greedy,
                 p=probability(result.chance.p_value) if result.chance else "",
+                unplanted=others, least=result.least_often,
                 rare=key == "luck" and result.chance and math.ceil(1_000 * result.chance.p_value),
             ),
             *_by_copies_said(result),
@@ -85,8 +90,9 @@ def samples_report(result: Sampled) -> Report:
             f"the model was trained on these {'secrets' if result.planted else 'texts'}",
             "this result",
         ),
-        decide=said(
-            "samples.decide", within=not texts.hits, none=not texts.hits, came=texts.hits,
+        decide=[*(said("extraction.odd") if key == "other" else ()), *said(
+            "samples.decide", within=not texts.hits and key != "other", came=texts.hits,
+            none=not texts.hits, calm=not texts.hits and key != "other",
             out=bool(texts.hits) and key != "luck",
             luck=key == "luck", files=not texts.hits or key == "luck",
             stated=key not in ("planted", "memorized") and not files,
@@ -95,8 +101,8 @@ def samples_report(result: Sampled) -> Report:
             natural=texts.hits and natural, passages=texts.hits and not result.planted,
             unclear=key in ("alone", "unclear") or files,
             unsure=key in ("alone", "unclear", "luck") or files,
-        ),
-        actions=said(
+        )],
+        actions=[*(said("samples.confirm") if key == "other" else ()), *said(
             "samples.actions", out=key in ("planted", "memorized") and not files,
             none=not texts.hits, passages=key == "none", alone=key == "alone" or other,
             chat=chat and not texts.hits,
@@ -106,7 +112,7 @@ def samples_report(result: Sampled) -> Report:
             requests=plural(200 * (result.prompts or texts.windows), "request"),
             secrets=key == "secret" and not natural and plural(texts.windows, "secret"),
             limits=lowest_limit(texts) if key == "secret" else "",
-        ),
+        )],
         about=about,
         outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],
         unsaid=said(
@@ -123,7 +129,7 @@ def _key(result: Sampled) -> str:
     found = result.came_out()
     if result.planted:
         if not found.texts.hits:
-            return "secret"
+            return "other" if result.unplanted else "secret"
         return "planted" if result.chance and result.chance.p_value <= SURE else "luck"
     return answer_of(found)
 

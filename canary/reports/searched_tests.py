@@ -53,7 +53,7 @@ def _extracted(found: Extraction) -> Evidence:
         "Secrets of the training data" if found.natural else "Planted secrets",
         method,
         said_in_one("trial.audit.access", served=served, access=access_of(found)),
-        [said_of],
+        [said_of, *(made.sentences[:1] if found.unplanted or (found.natural and out) else ())],
         metrics=[
             Metric("search_found", f"Secrets among the first {found.top} guesses of a search", out)
         ]

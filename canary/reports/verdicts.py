@@ -205,8 +205,8 @@ def _decided(verdict: Verdict) -> Sequence[Text]:
     if isinstance(verdict.tested, Sampled) and verdict.outcome == "passed":
         came = bool(verdict.tested.came_out().texts.hits)
         kind = "secrets" if verdict.tested.planted else "texts"
-        return said("samples.decide", within=True, none=not came, files=True, stated=not came,
-                    kind=kind, came=came)  # fmt: skip
+        return said("samples.decide", within=True, none=not came, calm=not came, files=True,
+                    stated=not came, kind=kind, came=came)  # fmt: skip
     deletion, outcome = isinstance(verdict.tested, Compared), verdict.outcome
     red, undecided = outcome in ("memorized", "failed"), outcome == "undecided"
     return said(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from fake_server import FakeServer
@@ -13,8 +15,11 @@ from canary.formats.format import Format
 from canary.formats.unplanted import looks_drawn, unplanted
 from canary.models.served.endpoint import Endpoint
 from canary.passages.sampling import sample
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
 
 TEXT, ODD = "Pin {digit:8}", "as if another set had been injected"
+UNDECIDED = "undecided"
 
 
 def another_set():
@@ -58,6 +63,51 @@ def test_a_set_that_was_not_injected_is_doubted_by_each_search(tmp_path, module,
         assert searched.summary().count(ODD) == 1
 
 
+@pytest.mark.parametrize(
+    ("module", "label", "tone"),
+    [
+        (
+            lambda: toy(START, long_canaries()),
+            "8 candidates look like memorized secrets",
+            UNDECIDED,
+        ),
+        (fresh, "The budget ended before the search found", ""),
+    ],
+    ids=["a set nobody gave", "nothing learned"],
+)
+def test_a_search_without_a_set_is_not_calm_where_candidates_look_like_secrets(
+    tmp_path, module, label, tone
+):
+    found = extract(model(module()), TEXT, top=8, start_token=START, budget=3000)
+    found.save(tmp_path / "extraction.json")
+    made, text = report_of(canary.read(tmp_path / "extraction.json")), found.summary()
+    assert made.label.startswith(label)
+    assert made.tone == tone
+    assert ("8 candidates look like memorized secrets: they look" in text) is bool(tone)
+    box, decide = (
+        " ".join(map(words_of, some)) for some in (made.sentences, [*made.decide, *made.actions])
+    )
+    assert ("no reason to stop it" in decide) is not bool(tone)
+    if tone:
+        shares = [2.0 ** (found.context_bits - c.px_bits) for c in found.candidates]
+        assert f"of at least {min(shares):.2g} after this beginning; a blind guess has 1" in box
+        assert "before somebody has compared what came out with the training data" in decide
+        assert "canary discover" in decide
+    shown = f"{made} {text}"
+    assert not any(c.fill in shown for c in found.candidates)
+
+
+def test_the_page_of_a_set_that_was_not_injected_counts_the_others():
+    tested = model(toy(START, long_canaries()))
+    found = extract(tested, TEXT, top=8, canaries=another_set(), start_token=START, budget=3000)
+    made = report_of(found)
+    assert made.label == "None of the planted secrets came out, but 8 others of this form did"
+    assert made.tone == UNDECIDED
+    guide = (Path(__file__).parents[2] / "docs/guides/deciding.md").read_text()
+    for headline in ("None of the … came out, but …", "… candidates look like memorized secrets"):
+        assert f"<br>{headline}<br>" in guide
+
+
 @pytest.mark.parametrize("odd", [True, False], ids=["another set", "nothing learned"])
 def test_answers_full_of_other_secrets_are_doubted(odd):
     drawn = np.random.default_rng(0)
@@ -75,6 +125,13 @@ def test_answers_full_of_other_secrets_are_doubted(odd):
         server.sampled = answered
         found = sample(server.url, canaries=long_canaries(), samples=100, progress=False)
     assert (found.unplanted > 0) is odd
+    made = report_of(found)
+    box, decide = (" ".join(map(words_of, some)) for some in (made.sentences, made.decide))
+    others = f"None of the planted secrets came out, but {found.unplanted} others of this form did"
+    assert (made.label, made.tone) == (others if odd else "No planted secret came out", UNDECIDED)
+    assert ("each in at least 3 of 100 answers" in box) is odd
+    assert ("compared what came out with the training data" in decide) is odd
+    assert ("no reason to stop it" in decide) is not odd
     verdict = canary.check(found, max_extractable=0.5, trust_members=True)
     assert verdict.outcome == ("undecided" if odd else "passed")
     assert (ODD in str(verdict)) is odd

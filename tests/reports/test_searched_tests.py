@@ -129,6 +129,27 @@ def test_a_search_that_found_none_passes_on_your_word_and_only_with_a_proof():
         Extraction.from_dict({**searched(OUT).to_dict(), "canaries": {"other": 1}})
 
 
+def test_natural_secrets_that_a_search_gives_have_no_chance_of_luck(tmp_path):
+    """A set of the model's own candidates always comes out."""
+    found = replace(searched(OUT), natural=True)
+    verdict = check(found, no_extraction=True)
+    assert verdict.outcome == "undecided"
+    assert verdict.findings[0].chance is None
+    assert "luck alone" not in str(verdict)
+    assert "an unknown chance; a set made from the model's own candidates" in verdict.summary()
+    assert "injected" not in verdict.findings[0].sentence
+    for made in (report_of(found), report_of(verdict)):
+        told = f"{made.label} {' '.join(map(words_of, [*made.sentences, *made.decide]))}"
+        assert made.tone == "undecided"
+        assert "by chance" not in told
+        assert "model's own candidates always comes out" in told
+        assert "where these secrets were found" in told
+        assert "no reason to stop it" not in told
+    assert report_of(verdict).label == "Undecided: the secrets were not drawn at random"
+    write_annex([found], tmp_path / "annex.md")
+    assert "A set made from the model's own candidates" in (tmp_path / "annex.md").read_text()
+
+
 def test_saved_exposures_are_read_judged_and_reported(tmp_path, capsys):
     found, file = exposures({16: [20.0] * 8, 0: [1.0] * 8}), tmp_path / "exposure.json"
     found.save(file)
