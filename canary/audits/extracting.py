@@ -81,9 +81,8 @@ def extract(
     top : int
         How many candidates to find.
     budget : int
-        The most queries (tokens computed below the context) for the search and for the
-        completions of `known`; 10**18 is no limit. The same number as `Endpoint.budget` bounds
-        requests only, which count checks and probes, and no answers that are kept.
+        The most queries (tokens computed below the context) for search and completions of `known`;
+        10**18 is no limit. If `Endpoint.budget` is the same number, it bounds requests instead.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}
