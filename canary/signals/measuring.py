@@ -114,9 +114,18 @@ def measure(
     adapted = [as_classifier(model, outputs) for model in several]
     needed = outputs is not None or any(adapter is None for adapter in adapted)
     if y is None or member is None or (needed and outputs not in KINDS):
-        problem = f"y, member and outputs are needed, got outputs={outputs!r}"
-        cure = 'give labels, members, and outputs="logits", "probs" or "losses"'
-        raise InputError(problem, cure=cure, where=_WHERE)
+        wrong = needed and outputs not in KINDS
+        missing = {
+            "y": y is None and "the labels as y",
+            "member": member is None and "member, which is 1 for the training samples",
+            f"outputs (got {outputs!r})": wrong and 'outputs="logits", "probs" or "losses"',
+        }
+        names = [name for name, cure in missing.items() if cure]
+        raise InputError(
+            f"missing: {', '.join(names)}",
+            cure=f"give {'; '.join(cure for cure in missing.values() if cure)}",
+            where=_WHERE,
+        )
     labels, flags = np.asarray(y), np.asarray(member)
     if flags.ndim == 1:
         flags = np.broadcast_to(flags, (len(several), *flags.shape))

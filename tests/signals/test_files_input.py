@@ -243,7 +243,9 @@ def test_tables_that_do_not_serve(tmp_path, name, content, words):
     ("models", "change", "words"),
     [
         ("a.npz", {"member": None, "outputs": None}, "a file of outputs brings its own labels"),
-        (LOGITS, {"outputs": None}, "outputs=None"),
+        (LOGITS, {"outputs": None}, r"missing: outputs \(got None\)"),
+        (LOGITS, {"outputs": "probz", "y": None}, r"missing: y, outputs \(got 'probz'\)"),
+        (LOGITS, {"member": None}, "missing: member; give member, which"),
         (lambda x: x, {}, "needs x"),
         (lambda x: x[1:], {"x": PROBS}, "gave 49 outputs for 50 samples"),
         ([LOGITS, LOGITS[:, :2]], {"y": LABELS * 0}, "of 2 classes, and measure: model 0 of 3"),
