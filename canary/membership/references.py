@@ -224,6 +224,8 @@ class References:
                     f"give more models, each sample in about half of them: {len(self.rows)} are "
                     "too few"
                 )
+                if 2 * len(bad) <= judged:
+                    cure += f"; or omit these samples by {away}"
             raise InputError(
                 f"attack {name}: {len(bad):,} of {judged:,} samples ({shown}{more}) are {who} of "
                 "every model that they could be compared with",

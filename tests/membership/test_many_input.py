@@ -48,6 +48,12 @@ def test_samples_that_are_never_out(table):
     few.member[0, 4] = False  # sample 5 of before: model 0 is the one that is without it
     refused(r"1 of 28 samples \(4\) are", "R", few, targets=[0])
     assert attack_models(few, "R", targets=[1]).scores.shape == (1, 28)
+    five = random_table(np.random.default_rng(0), models=5, samples=30)
+    five.member[:] = (np.arange(5)[:, None] + np.arange(30)) % 2
+    five.member[:, 3] = True
+    refused("5 are too few; or omit these samples by table.select", "R", five)
+    with pytest.raises(InputError, match="omit these samples by least=2"):
+        canary.survey_models(five, attacks="R")
     left = np.delete(np.arange(30), [3, 5, 7])
     assert attack_models(table.select(samples=left), "R").scores.shape == (8, 27)
 
