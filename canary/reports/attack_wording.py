@@ -82,6 +82,7 @@ def survey_report(
     each = survey.by_target() if isinstance(survey, ModelsSurvey) and survey.targets[1:] else []
     calm, found = outcome == "not identified", outcome == "identified"
     loud = [*doubts] if outcome == "void" else [*aloud, *doubts]  # a void test says why
+    told = enumerate(ended(loud))
     average = found and surest is not None and not surest.beats_guessing
     retrain = bool(actions.get("texts_differ"))
     open_to = outcome in ("void", "undecided") and not doubts
@@ -145,7 +146,7 @@ def survey_report(
             "survey.actions", **{**asked, "how": how, **_numbers(survey, kind), **actions}
         ),
         notes=[
-            *((Span(f"For the engineers: {note}", "strong"),) for note in ended(loud)),
+            *((Span("For the engineers: " * (not n) + note, "strong"),) for n, note in told),
             *ended(n for n in (*aloud, *survey.notes) if n not in (*loud, POSITIVE_CONTROL)),
         ],
         sections=sections_of(survey),

@@ -99,7 +99,9 @@ def test_nothing_is_ranked_where_the_surest_guesses_contradict_the_average():
 
 
 def test_nothing_follows_from_tests_that_are_doubted(found):
-    doubted = replace(found["plain"], doubts=("The flags may be swapped",))
+    doubted = replace(found["plain"], doubts=("The flags may be swapped", "It is odd"))
+    warnings = report_of(doubted).warnings
+    assert str(warnings).count("For the engineers") == 1 < len(warnings)
     made = report_of(compare_attacks([doubted, found["reg"]], ["plain", "reg"]))
     assert (made.label, made.tone) == ("Not comparable: correct the input first", "suspect")
     assert not made.outcome
