@@ -350,9 +350,10 @@ class Verdict(Shown):
     def lines(self, findings: Sequence[Finding], *, said: Iterable[str] = ()) -> list[str]:
         """A line for each of some findings; a cure is said once, and not if it is in `said`."""
         known, lines = {*said}, []
+        named = {"passed": "passed" if self.outcome == "passed" else "holds"}
         for finding in findings:
             told = clean(finding.sentence) if finding.cure in known else finding.in_short
-            lines.append(f"{finding.outcome}: {told}")
+            lines.append(f"{named.get(finding.outcome, finding.outcome)}: {told}")
             known.add(finding.cure)
         return lines
 

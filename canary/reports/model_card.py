@@ -168,11 +168,12 @@ def _blocks(test: Evidence, trial: Trial) -> Iterator[Block]:
         yield from [test.report.basis] if test.report.basis else []
         yield from (note for note in test.report.notes if _warns(note))
     yield from trial.results
+    limit = f"Limit: {test.facts(trial)['Limit']}"
     yield Bullets(
         [
             f"What was done: {words_of(trial.method)}",
             f"What the attacker has: {words_of(trial.access)}",
-            f"Limit: {test.facts(trial)['Limit']}",
+            *([] if f"{limit}." in trial.results else [limit]),
         ]
     )
 

@@ -286,7 +286,8 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
     if test.audits and bits != verdicts[0].limit_bits:
         audit = with_control(with_search(test.audits[0]), verdict.control)
         yield of_injected(without_control(audit), bits)
-    yield from judged(verdict)
+    told = [*judged(verdict)]
+    yield from told
     said_of_it = basis_of_verdict(verdict)
     if said_of_it and (verdict.rests_on or not test.report.basis):
         yield said_of_it
@@ -294,6 +295,8 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
     if test.audits:
         claimed = planted(test.audits[0], verdict.rests_on) not in ("read", "")
     for finding in verdict.ordered:
+        if any(finding.sentence in words_of(one) for one in told):
+            continue
         if finding.outcome != "passed":
             how = "Not decided" if finding.outcome == "undecided" else "Limit not passed"
             yield f"{how}: {finding.sentence}."

@@ -91,7 +91,7 @@ def test_the_worst_group_counts():
     assert verdict.outcome == "memorized"
     assert "with 16 copies" in str(verdict)
     lines = verdict.summary().splitlines()
-    assert [line.split(":")[0] for line in lines] == ["memorized", "undecided", "passed"]
+    assert [line.split(":")[0] for line in lines] == ["memorized", "undecided", "holds"]
     assert lines[0] == verdict.in_short
     assert [str(f).split(":")[0] for f in verdict.findings] == ["passed", "undecided", "memorized"]
     assert check(exact({1: LOW, 16: HIGH}), max_exposure_bits=10, repetitions=[1])

@@ -182,6 +182,11 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     assert "exposure of at most 9 bits" in text
     given = f"given as an option of the check on {date.today().isoformat()}; it is not recorded who"
     assert f"AUC of at most 51 %; {given} set it. Outcome: not" in text
+    card = write_model_card([places[1], files[1]], tmp_path / "C.md", model_name="net").read_text()
+    (limit,) = [line for line in card.splitlines() if "AUC of at most 51 %" in line]
+    (finding,) = verdicts[1].findings
+    assert card.count(finding.sentence) == 1
+    assert limit.startswith("Limit: ")
     assert "(limit not passed: easier to find than the limit allows)" in text
     named = replace(verdicts[0], limit_by="R. Roe, 2026-11-01")
     dump_document(places[0], "canary verdict", 1, named.to_dict())
