@@ -269,7 +269,7 @@ def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
         others = [replace(other, limit=_limits(asked)) for other in others]
     several = len(verdicts) > 1
     came_out = "; ".join(
-        f"limit {f'{n}, {_limit(v)}, ' if several else ''}{_came_out(v)}"
+        f"limit {f'{n}, {_limit(v)}, ' if several else ''}{_flat(_came_out(v))}"
         for n, v in enumerate(verdicts, 1)
     )
     shown = not test.audits and any(verdict.outcome == "memorized" for verdict in verdicts)
@@ -320,6 +320,11 @@ def _limit(verdict: Verdict) -> str:
         f"{one.subject} {one.limit:g}" for one in verdict.findings if one.limit is not None
     )
     return limit_words(verdict) or verdict.about["Limit"] or "; ".join(words) or "not recorded"
+
+
+def _flat(words: str) -> str:
+    """A label without its own brackets, to be in the brackets of another."""
+    return words.replace(" (", ", ").replace(")", "")
 
 
 def _came_out(verdict: Verdict) -> str:

@@ -187,6 +187,10 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     (finding,) = verdicts[1].findings
     assert card.count(finding.sentence) == 1
     assert limit.startswith("Limit: ")
+    passed = check(files[1], max_auc=0.99)
+    assert "only (stronger ones were not made)" in report_of(passed).label
+    labelled = read_evidence([passed, files[1]])[0].report.label
+    assert "only, stronger ones were not made, if the model was trained on" in labelled
     assert "(limit not passed: easier to find than the limit allows)" in text
     named = replace(verdicts[0], limit_by="R. Roe, 2026-11-01")
     dump_document(places[0], "canary verdict", 1, named.to_dict())
