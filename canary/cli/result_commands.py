@@ -123,10 +123,16 @@ def report(
 def _show_doubts(tests: Sequence[Evidence]) -> None:
     """Show if tests are of different models, and which names are missing."""
     from canary.reports.document import name_with, prose, words_of
-    from canary.reports.evidence import MISSING, mixed_models
+    from canary.reports.evidence import MISSING, TO_FORGET, mixed_models
 
     facts = [test.facts() for test in tests]
-    missing = [name for name in MISSING if any(one[name] == "not named" for one in facts)]
+    missing = [name for name in MISSING if any(one.get(name) == "not named" for one in facts)]
+    if TO_FORGET in missing and any(TO_FORGET not in one for one in facts):
+        missing.remove(TO_FORGET)
+        show(
+            "Name the data to be forgotten with --corpus-name of canary forgotten: beside other "
+            "tests, that of canary report names the training data."
+        )
     for doubt in [*mixed_models(tests), *([prose(name_with(missing))] if missing else [])]:
         show(words_of(doubt))
 

@@ -91,7 +91,7 @@ def write_annex(
         The file to write, ``.md`` or ``.html``; readable by its owner only.
     model_name, corpus_name, auditor : str, optional
         What the model and its training data are called, and who tested it, in place of what the
-        results say.
+        results say. Of deletion tests alone, `corpus_name` is what was to be forgotten.
 
     Returns
     -------
@@ -251,8 +251,10 @@ def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
             facts["Model"],
         ):  # else tests of several models look like those of one
             facts["Model"] += f" (in the result: {test.own_name})"
-        rows.append((f"Test {number}", *facts.values()))
-    return Table("The tests", ("Test", *MISSING), rows, style="words")
+        rows.append({"Test": f"Test {number}", **facts})
+    columns = [name for name in ("Test", *MISSING) if any(name in row for row in rows)]
+    cells = [[row.get(name, "–") for name in columns] for row in rows]
+    return Table("The tests", columns, cells, style="words")
 
 
 def _sent(tests: Sequence[Evidence]) -> list[Text]:

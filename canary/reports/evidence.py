@@ -10,10 +10,14 @@ from canary.audits.audit_result import Audit
 from canary.records.about import Named
 from canary.reports.document import UNKNOWN, Report, Span, Table, Text, sentence
 
+TRAINED_ON, TO_FORGET = "Training data", "Data to be forgotten"
+"""What the name of the data is of: in a test of a deletion, of what was to be removed."""
+
 MISSING = {
     "Model": "not named",
     "Version of the weights": "not stated",
-    "Training data": "not named",
+    TRAINED_ON: "not named",
+    TO_FORGET: "not named",
     "Date": "not recorded in the result",
     "Tested by": "not named",
     "Limit": "none: no verdict of canary check was given",
@@ -97,12 +101,18 @@ class Evidence:
         """Whether it is about secrets that were found, and not drawn."""
         return self.secrets == "found" or any(audit.natural for audit in self.audits)
 
+    @property
+    def data(self) -> str:
+        """What its name of the data is of."""
+        return TO_FORGET if TO_FORGET in self.about else TRAINED_ON
+
     def facts(self, trial: Trial | None = None) -> dict[str, str]:
         """What was tested, when, by whom and with which limit; what is missing is said."""
         about = {**self.about, "Limit": trial.limit if trial else ""}
         return {
             name: missing if about.get(name, "") in UNKNOWN else about[name]
             for name, missing in MISSING.items()
+            if name == self.data or name not in (TRAINED_ON, TO_FORGET)
         }
 
 

@@ -12,7 +12,16 @@ from canary.errors import InputError, OutputError
 from canary.records.files import atomic_writer, check_writable
 from canary.records.validation import file_path
 from canary.reports.document import Block, Bullets, Report, Section, Text, said, words_of
-from canary.reports.evidence import Evidence, Trial, kinds_of, mixed_models, models_of, renamed
+from canary.reports.evidence import (
+    TO_FORGET,
+    TRAINED_ON,
+    Evidence,
+    Trial,
+    kinds_of,
+    mixed_models,
+    models_of,
+    renamed,
+)
 from canary.reports.markdown import markdown_of
 from canary.reports.tested_results import read_evidence
 from canary.statistics.numbers import clean
@@ -47,7 +56,7 @@ def write_model_card(
         The card, such as the ``README.md`` of a model's folder. It need not exist.
     model_name, corpus_name, auditor : str, optional
         What the model and its training data are called, and who tested it, in place of what the
-        results say.
+        results say. Of deletion tests alone, `corpus_name` is what was to be forgotten.
     replace : bool
         Replace the section of an earlier call.
 
@@ -134,8 +143,9 @@ def card_of(tests: Sequence[Evidence]) -> Report:
     first = dict.fromkeys(test.trials[0].heading for test in tests)
     labels = dict.fromkeys(leading[heading] for heading in first)
     about = {
-        name: ", ".join(dict.fromkeys(fact[name] for fact in facts))
-        for name in ("Training data", "Date", "Tested by")
+        name: ", ".join(dict.fromkeys(fact[name] for fact in facts if name in fact))
+        for name in (TRAINED_ON, TO_FORGET, "Date", "Tested by")
+        if any(name in fact for fact in facts)
     }
     versions = dict.fromkeys(test.about.get("Version of the weights", "") for test in tests)
     if own := renamed(tests):

@@ -26,7 +26,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.evidence import Cost, Evidence, Metric, Trial
+from canary.reports.evidence import TO_FORGET, TRAINED_ON, Cost, Evidence, Metric, Trial
 from canary.reports.forgetting_report import attacked, claim_of, remainder
 from canary.reports.wording import ended, in_words
 from canary.statistics.numbers import count, percent_of, plural, probability
@@ -290,7 +290,8 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         "Fingerprint of these answers (SHA-256)": found.target_fingerprint,
     }
     made_with = {**(answers or {}), **_others(found.answers), **_software(found.versions)}
-    return Evidence(made, _named(found.about), [trial], made_with, digest, tested=found, of="")
+    about = _named(found.about, data=TO_FORGET)
+    return Evidence(made, about, [trial], made_with, digest, tested=found, of="")
 
 
 def _others(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -339,11 +340,11 @@ def label_of_test(found: Attacks | Compared) -> str:
     return sentence("trial.membership.label", **{outcome.replace(" ", "_"): True}, weak=weak)
 
 
-def _named(about: About, own: str = "") -> dict[str, str]:
+def _named(about: About, own: str = "", data: str = TRAINED_ON) -> dict[str, str]:
     """What was tested; `own` is what a model is called that has no name."""
     return {
         "Model": about.model or own,
-        "Training data": about.corpus,
+        data: about.corpus,
         "Date": about.date,
         "Tested by": about.auditor,
     }

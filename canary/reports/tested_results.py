@@ -37,7 +37,7 @@ from canary.records.versioned_json import kind_of, load_document
 from canary.reports.audit_trials import audited, best_basis, planted, trials_of, with_count
 from canary.reports.builders import report_of
 from canary.reports.document import Text, sentence, words_of
-from canary.reports.evidence import Evidence
+from canary.reports.evidence import TRAINED_ON, Evidence
 from canary.reports.limit_choice import limit_words
 from canary.reports.limits import basis_of, basis_of_verdict, judged, label_of, left_found, planting
 from canary.reports.recovery import of_injected
@@ -71,7 +71,7 @@ def read_evidence(
         If a file is damaged.
     """
     cure = "give audits, membership or forgetting tests, verdicts, or files of these"
-    names = {"model_name": model, "corpus_name": corpus, "auditor": auditor}
+    names = {"model_name": model, "auditor": auditor}
     tests: dict[str, Evidence] = {}
     verdicts: list[tuple[str, _Verdict]] = []
     counts: list[tuple[str, Verification]] = []
@@ -108,11 +108,12 @@ def read_evidence(
         elif not place:
             raise InputError(f"a value of the type {type(result).__name__} is no test", cure=cure)
         test = audited(result) if isinstance(result, Audit) else other_test(result)
-        known = {"Model": model, "Training data": corpus, "Tested by": auditor}
+        known = {"Model": model, "Tested by": auditor}
         about = {**test.about, **{name: value for name, value in known.items() if value}}
         source = _source(Path(place)) if place else ""
         own = own or ("" if isinstance(result, Named) else test.about.get("Model", ""))
         tests.setdefault(test.digest, replace(test, about=about, source=source, own_name=own))
+    tests = _with_data(tests, corpus)
     for place, counted in counts:
         tests |= _counted_in(place, counted, tests)
     limits = _by_result(verdicts, tests)
@@ -130,6 +131,17 @@ def read_evidence(
             for digest, test in tests.items()
         ]
     )
+
+
+def _with_data(tests: Mapping[str, Evidence], name: str | None) -> dict[str, Evidence]:
+    """The tests with a name of their data: of training data, if that of some is to be forgotten."""
+    kinds = {test.data for test in tests.values()}
+    return {
+        digest: replace(test, about={**test.about, test.data: name})
+        if name and (len(kinds) == 1 or test.data == TRAINED_ON)
+        else test
+        for digest, test in tests.items()
+    }
 
 
 def _strongest_first(tests: Sequence[Evidence]) -> list[Evidence]:

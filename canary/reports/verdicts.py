@@ -33,6 +33,7 @@ from canary.reports.document import (
     said,
     words_of,
 )
+from canary.reports.evidence import TO_FORGET, TRAINED_ON
 from canary.reports.forgetting_report import attacked
 from canary.reports.limit_choice import limit_words
 from canary.reports.limits import basis_of_verdict, judged, label_of, sure_of_medians, tone_of
@@ -137,7 +138,8 @@ def verdict_report(verdict: Verdict) -> Report:
         about = about_of(*audits) | before_of(*audits) | {"Limit": limit}
     elif verdict.tested is not None:
         limit = f"{about.get('Limit', 'not recorded')}; {given}"
-        about = about_of(verdict.tested) | about | {"Limit": limit}
+        data = TO_FORGET if isinstance(verdict.tested, Compared) else TRAINED_ON
+        about = about_of(verdict.tested, corpus=data) | about | {"Limit": limit}
     blocks: list[Block] = []
     actions: list[Text] = []
     for number, audit in enumerate(audits, 1):

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from gate_audits import exact
+
+from canary.membership import forgetting_result
+from canary.membership.forgetting import forgotten
+from canary.records.versioned_json import dump_document
 
 GROUPS = {16: [20.0] * 8, 0: [1.0] * 8}
 
@@ -60,6 +65,17 @@ def test_results_of_different_models_are_named_on_the_terminal(command, tmp_path
     done = command("report", "a.json", "b.json", "--model-name", "net", "--model-card", "card.md")
     assert done.code == 0, done.err
     assert "The results name different models: net-a, net-b." in done.out + done.err
+
+
+def test_a_name_of_data_is_not_of_what_was_to_be_forgotten_beside_other_tests(command, audited):
+    losses = np.random.default_rng(0).exponential(1.0, (4, 50))
+    found = forgotten([losses[0] / 9], losses[1], list(losses[2:]), resamples=9)
+    dump_document(Path("f.json"), forgetting_result.KIND, 1, found.to_dict())
+    words = ("report", "f.json", "--annex", "a.md", "--corpus-name", "letters", "--force")
+    hint = "Name the data to be forgotten with --corpus-name of canary forgotten"
+    alone, both = command(*words), command(*words, audited)
+    assert hint not in alone.err + alone.out
+    assert hint in both.err + both.out
 
 
 @pytest.mark.parametrize(

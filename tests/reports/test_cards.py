@@ -162,7 +162,7 @@ def test_what_is_missing_is_said_and_no_option_is_named(tmp_path, files):
     assert "Signature | " in text
     assert date.today().isoformat() in text
     named = {"corpus_name": "letters", "auditor": "R. Roe"}
-    text = write_annex(files, tmp_path / "a.md", **named).read_text()
+    text = write_annex(files[:2], tmp_path / "a.md", **named).read_text()
     assert "not named" not in text
     assert "R. Roe" in text
     old = json.loads(files[1].read_text()) | {"about": {}}
@@ -620,6 +620,22 @@ def test_a_deletion_is_filed_with_the_attack_on_unseen_samples_and_all_its_files
     auc = f"{100 * found.auc.value:.1f} % of pairs"
     assert auc in page
     assert auc in annex
+    # Its data are those to be forgotten, on every page, and no page asks for training data.
+    card = tmp_path / "CARD.md"
+    for given in ("", "request 7"):
+        results = [found.named(corpus_name=given), verdict]
+        write_model_card(results, card, model_name="net", replace=True)
+        texts = [card.read_text(), write_annex(results, tmp_path / "annex.md").read_text()]
+        named = replace(verdict, tested=verdict.tested.named(corpus_name=given))
+        for text in (*texts, markdown_of(report_of(named))):
+            assert "Data to be forgotten" in text
+            assert (given or "not named") in text
+            assert "Training data" not in text
+            assert "on which data the model was trained" not in text
+    # A name for results of both kinds is that of training data.
+    both = read_evidence([an_audit(), *results], corpus="letters")
+    assert [test.facts()[test.data] for test in both] == ["letters", "request 7"]
+    assert "| letters | – |" in markdown_of(annex_of(both))
     for role in ("query", "calibration", "unseen"):
         assert found.to_dict()["answers"][role]["fingerprint"] in annex
 
