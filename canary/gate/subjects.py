@@ -134,6 +134,13 @@ def only_audits(results: Iterable[object]) -> None:
     for one, subject in other:
         cure = "read its own report; to compare two such results, compare the intervals of the "
         cure += "same number in both reports: where they overlap, nothing can be said"
+        if len(given) == 1 and subject in ("a membership test", "a forgetting test"):
+            raise InputError(
+                f"this is {subject}, whose file lacks what its page is drawn from",
+                cure="run the test again, with the names; or write its numbers with them into a "
+                "document by --annex annex.html (in Python canary.reports.annex.write_annex)",
+                where=str(one) if isinstance(one, str | os.PathLike) else "",
+            )
         if len(set(subjects)) > 1:
             cure = "for results of several kinds of one model, write one document with --annex "
             cure += "annex.html (in Python canary.reports.annex.write_annex)"

@@ -76,6 +76,10 @@ def test_a_name_of_data_is_not_of_what_was_to_be_forgotten_beside_other_tests(co
     alone, both = command(*words), command(*words, audited)
     assert hint not in alone.err + alone.out
     assert hint in both.err + both.out
+    page = command("report", "f.json", "--out", "f.html")
+    assert page.code == 2
+    for part in ("f.json: this is a forgetting test", "run the test again", "--annex"):
+        assert part in page.err.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
