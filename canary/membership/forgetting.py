@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Iterable
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,19 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
+from canary.membership.forgetting_checks import (
+    check_apart,
+    check_flags,
+    check_rounding,
+    check_unseen,
+    doubts,
+    repeats,
+)
 from canary.membership.forgetting_result import LEVEL, Forgetting, recorded
 from canary.membership.own_labels import refuse_flat
-from canary.membership.sharing import repeated_models
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.validation import whole_number
-from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples, shared_samples
+from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples
 from canary.statistics.distances import (
     Distance,
     chance_distance,
@@ -42,19 +48,11 @@ from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 
-_FEWEST, _FEW, _FEW_MODELS = 8, 100, 5
-_WELL = 0.9
-_CEILING = 0.98
+_FEWEST = 8
 _SHOWN = (
     "the retrained models are shown beside the others and change nothing: rho, p and the answer "
     "are by the calibration models alone"
 )
-
-_MAY_BE_ONE = {("target", "retrained"), ("calibration", "retrained")}
-"""A target may be one of the retrained models: a control."""
-
-_GRADED = 8
-"""Different losses from which on equal ones are no chance."""
 
 Floats = NDArray[np.float64]
 
@@ -90,7 +88,8 @@ def forgotten(
         Of models retrained without the query set: what an unlearned model should be like.
     unseen : the same, optional
         What the target said of samples that it certainly never saw, of the query set's
-        kind: gives the membership attack beside it.
+        kind: gives the membership attack beside it. Samples that are flagged as members are
+        refused.
     query_data, calibration_data : iterable of str or arrays, optional
         The two sets themselves, to be checked by hash for samples that are in both.
     confidence : float
@@ -106,7 +105,8 @@ def forgotten(
     InputError
         If the models were asked about different samples, there are several targets, one
         model was given in two places, `unseen` is what was given in another place, or query
-        and calibration set share samples.
+        and calibration set share samples, flags of members contradict the role of a model, or
+        some probabilities are rounded and others are not.
     EstimationError
         If there are fewer than 8 samples, or a calibration model answers as the query model
         does, so that the ratio has no meaning.
@@ -143,11 +143,13 @@ def forgotten(
             cure="ask about one at a time",
             where="target",
         )
-    _check_apart(query_data, calibration_data)
+    check_apart(query_data, calibration_data)
+    check_flags(read, {**roles, "unseen": "unseen"})
+    check_rounding(read)
     refuse_flat(read)
     if "unseen" in read:
-        _check_unseen(asked, read["unseen"], roles)
-    repeats = _repeats(asked)
+        check_unseen(asked, read["unseen"], roles)
+    same = repeats(asked)
     losses = {name: answers.losses for name, answers in asked.items()}
     queries, own, others = losses["query"], losses["target"][0], losses["calibration"]
     n, k = len(own), len(others)
@@ -204,73 +206,8 @@ def forgotten(
         seed=seed,
         files={name: recorded(one.sources, one.losses) for name, one in read.items()},
         source=asked["target"].sources[0] if isinstance(target, str | os.PathLike) else "",
-        notes=(*_doubts(asked, of_target.value, distances, chance, confidence), *repeats, *shown),
+        notes=(*doubts(asked, of_target.value, distances, chance, confidence), *same, *shown),
     )
-
-
-def _check_apart(query_data: Iterable[Any] | None, calibration_data: Iterable[Any] | None) -> None:
-    """Refuse sets that share samples, or one without the other."""
-    if query_data is None and calibration_data is None:
-        return
-    if query_data is None or calibration_data is None:
-        raise InputError(
-            "one of query_data and calibration_data was given",
-            cure="give both, to be compared, or none",
-            where="forgotten",
-        )
-    both = shared_samples(query_data, calibration_data)
-    if len(both):
-        raise InputError(
-            f"{plural(len(both), 'sample')} of the query set, the first at {both[0]}, "
-            f"{'is' if len(both) == 1 else 'are'} in the calibration set too: its models know "
-            "what they should not",
-            cure="take them out of the calibration set and train its models again",
-            where="forgotten",
-        )
-
-
-def _check_unseen(asked: dict[str, Answers], unseen: Answers, roles: dict[str, str]) -> None:
-    """Refuse as unseen what was said of the query set: the same file, or the same losses."""
-    own, place = np.sort(unseen.losses[0]), unseen.sources[0]
-    for name, answers in asked.items():
-        for source, losses in zip(answers.sources, answers.losses, strict=True):
-            one = Path(source).suffix and Path(source).resolve() == Path(place).resolve()
-            same = len(np.unique(own)) >= _GRADED and np.array_equal(np.sort(losses), own)
-            if one or same:
-                raise InputError(
-                    f"the unseen samples ({place}) are those of the {roles[name]} ({source}): the "
-                    "query set itself",
-                    cure="give the target's outputs on samples of the same kind that it never saw",
-                    where="unseen",
-                )
-
-
-def _repeats(asked: dict[str, Answers]) -> list[str]:
-    """Notes on models that may be one; an InputError if two are surely."""
-
-    def named(name: str, number: int) -> str:
-        """A model by its place and, if it came from a file, by that."""
-        role = "the target" if name == "target" else f"{name} model {number + 1}"
-        source = asked[name].sources[number]
-        return f"{role} ({source})" if Path(source).suffix else role
-
-    losses = {name: answers.losses for name, answers in asked.items()}
-    notes = []
-    for repeat in repeated_models(losses, may_be_one=_MAY_BE_ONE):
-        first, second = named(*repeat.first), named(*repeat.second)
-        if repeat.certain:
-            raise InputError(
-                f"{second} gives every sample the loss that {first} gives it: they are one model, "
-                "and would count as two",
-                cure="name each model once, and in one place",
-                where="forgotten",
-            )
-        notes.append(
-            f"{second[0].upper()}{second[1:]} gives every sample the loss that {first} gives it, "
-            "but there are few different losses, so they may still be two models. If they are one, "
-            "p and the interval are wrong"
-        )
-    return notes
 
 
 def _mean_of(
@@ -323,78 +260,3 @@ def _attack(target: Floats, unseen: Answers, confidence: float) -> Estimate:
     scores = -np.concatenate([target, others[0]])
     member = np.arange(len(scores)) < len(target)
     return evaluate(scores, member, confidence=confidence).auc
-
-
-def _doubts(
-    asked: dict[str, Answers],
-    distance: float,
-    calibration: Floats,
-    chance: float,
-    confidence: float,
-) -> list[str]:
-    """What speaks against the answer."""
-    queries, k = asked["query"], len(calibration)
-    mean, n, level = calibration.mean(), queries.samples, 1 - confidence
-    median = {name: float(np.median(answers.losses)) for name, answers in asked.items()}
-    endless = {name: int(np.isinf(answers.losses).sum()) for name, answers in asked.items()}
-    told = ", ".join(f"{name} {number:,}" for name, number in endless.items() if number)
-    learned = median["query"] < median["calibration"]
-    right = 1.0 if queries.correct is None else queries.correct.min()
-    said = (
-        (
-            bool(told),
-            f"Some losses are infinite ({told}): a probability of 0 for the label. Save logits if "
-            "that is rounding, and look for a broken model if it is not",
-        ),
-        (
-            n < _FEW,
-            f"The query set has {n} samples: a distance moves by {chance:.2f} by chance alone",
-        ),
-        (
-            mean <= chance,
-            f"The calibration models are no farther from the query model ({mean:.3f})"
-            f" than chance allows ({chance:.3f}): they seem to know the query set as well, or a "
-            "model that never saw it was given as query model. The ratio says little. Check the "
-            "roles, train the query model to a lower loss, or take other data",
-        ),
-        (
-            min(mean, distance) >= _CEILING,
-            f"Target and calibration models are both about as far from the query model as can be "
-            f"({distance:.3f} and {mean:.3f}, of 1): the query model is so sure of "
-            "the query set that a target which knows it less well looks like one that does not. "
-            "Train it for fewer steps, or on the query set among other data",
-        ),
-        (
-            distance > chance and median["target"] < median["query"],
-            "The target's losses on the query set are below the query model's own: it is surer of "
-            "the set, and the distance counts that as if it knew it less. Rho is too large, unless "
-            "--query-model and --target are swapped; train the query model longer, or on the "
-            "query set among other data",
-        ),
-        (
-            not learned,
-            "The query model's losses on the query set are not below those of the calibration "
-            "models: it has not learned the query set, and the ratio says nothing",
-        ),
-        (
-            learned and right < _WELL,
-            f"A query model is right on {100 * right:.0f} % of the query set it "
-            "was trained on: the method is for models that were trained to the end",
-        ),
-        (
-            1 / (k + 1) > level,
-            f"With {plural(k, 'calibration model')} p is {1 / (k + 1):.2g} at the least; it takes "
-            f"{math.ceil(1 / level - 1 - 1e-9)} to reach {level:.2g}",
-        ),
-        (
-            1 < k < _FEW_MODELS,
-            f"With {k} calibration models their spread is hardly known, and the interval of rho is "
-            f"wide for that; with {_FEW_MODELS} or more it is narrower",
-        ),
-        (
-            queries.models == 1 and k == 1,
-            "There is one query model and one calibration model: the interval speaks of other "
-            "samples, not of other trainings",
-        ),
-    )
-    return [sentence for condition, sentence in said if condition]

@@ -32,7 +32,8 @@ class Answers:
     of shape (models,) is the share of samples that each model classifies rightly, where that is
     known. `labels` are of shape (samples,), or (samples, 2) for the lines of scored texts and their
     numbers of tokens: models that were asked about the same samples have the same. `classes` is 0
-    where it is not known.
+    where it is not known. `members` of shape (models,) are the samples that are flagged as members
+    of each model.
     """
 
     losses: NDArray[np.float64]
@@ -40,6 +41,7 @@ class Answers:
     labels: NDArray[np.int64] | None
     sources: tuple[str, ...]
     classes: int = 0
+    members: tuple[int, ...] = ()
 
     @property
     def models(self) -> int:
@@ -65,6 +67,7 @@ def answers_of(given: Said, name: str) -> Answers:
             parts[0].labels,
             tuple(source for part in parts for source in part.sources),
             parts[0].classes,
+            tuple(number for part in parts for number in part.members),
         )
     if isinstance(given, str | os.PathLike):
         if Path(given).suffix.lower() == ".jsonl":
@@ -74,7 +77,8 @@ def answers_of(given: Said, name: str) -> Answers:
         right = given.values.get("correctness")
         correct = None if right is None else right.mean(axis=1)
         sources = (given.source,) * given.models
-        return Answers(given.signal("loss"), correct, given.label, sources, given.classes)
+        members = tuple(map(int, given.member.sum(axis=1)))
+        return Answers(given.signal("loss"), correct, given.label, sources, given.classes, members)
     return _of_array(given, name)
 
 
@@ -87,7 +91,7 @@ def _of_scores(scores: Scores) -> Answers:
     nats = scores.px_bits * LN2 / scores.tokens
     # Texts that are the same have the same lines and, under one tokenizer, as many tokens.
     same = np.stack([scores.lines, scores.tokens], axis=1)
-    return Answers(nats[None, :], None, same, (str(scores.path),))
+    return Answers(nats[None, :], None, same, (str(scores.path),), members=(0,))
 
 
 def _of_array(given: Any, name: str) -> Answers:
@@ -111,7 +115,7 @@ def _of_array(given: Any, name: str) -> Answers:
         problem = f"the loss of sample {sample} of model {row} is {losses[row, sample]}"
         cure = "give -log of the probability of the label, in nats"
         raise InputError(problem, cure=cure, where=name)
-    return Answers(losses, None, None, (name,) * len(losses))
+    return Answers(losses, None, None, (name,) * len(losses), members=(0,) * len(losses))
 
 
 def check_same_samples(mine: Answers, other: Answers, name: str) -> None:

@@ -54,7 +54,7 @@ def pieces_of(
     path : path-like
         Its ending says what it is: ``.npz``, ``.parquet`` or ``.csv``.
     members : bool
-        Whether the file's flags of members are read; no sample is a member without.
+        Whether the file must have flags of members; no sample is a member without.
 
     Returns
     -------
@@ -134,13 +134,18 @@ def _kind(names: set[str], path: Path, needed: Names) -> Outputs:
     return kinds[0]
 
 
+def _read(names: set[str], needed: Names) -> Names:
+    """What is needed, and flags of members that are there without."""
+    return tuple(dict.fromkeys([*needed, *names & {"member"}]))
+
+
 # --- npz ------------------------------------------------------------------------------
 
 
 def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     with zipfile.ZipFile(path) as archive:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
-        kind = _kind(names, path, needed)
+        kind, needed = _kind(names, path, needed), _read(names, needed)
         beside = [*needed, *(name for name in BESIDE if name in names)]
         outputs = _Stored.of(archive, kind, path, whole=False)
         columns = [_Stored.of(archive, name, path, whole=True) for name in beside]
@@ -274,6 +279,7 @@ def _parquet(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     file = pq.ParquetFile(path)
     columns = file.schema_arrow.names
     kind, chosen = _chosen(columns, path, needed)
+    needed = _read({*columns}, needed)
     rows = _rows_of((1, len(chosen))) if len(chosen) > 1 else 1 << 14
     read = [*chosen, *needed, *(name for name in BESIDE if name in columns)]
     batches = file.iter_batches(batch_size=rows, columns=read)
@@ -285,6 +291,7 @@ def _csv(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
 
     batches = pyarrow.csv.open_csv(path)
     kind, chosen = _chosen(batches.schema.names, path, needed)
+    needed = _read({*batches.schema.names}, needed)
     return kind, _table_pieces(batches, kind, chosen, path, needed)
 
 

@@ -147,7 +147,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         (
             *("forgotten", *QUERY, *CALIBRATION, "--query-data", "samples.npy", "--resamples"),
             *("9", "--calibration-data", "others.txt", "--retrained", "query3.npz", "--unseen"),
-            *("target.npz", "--out", "g"),
+            *("unseen.npz", "--out", "g"),
         ),
     ],
     "membership-attack": [

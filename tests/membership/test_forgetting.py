@@ -6,6 +6,7 @@ import math
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import softmax
 
@@ -83,7 +84,7 @@ def test_a_second_softmax_is_named_where_not_all_have_it(flat, refused):
         logits[np.arange(400), labels] += 3.0 + HARDNESS + 4.0 * knows
         probs = softmax(logits, axis=1)
         probs = softmax(probs, axis=1) if role in flat else probs
-        return canary.measure(probs, y=labels, member=HARDNESS > 0.0, outputs="probs")
+        return canary.measure(probs, y=labels, member=HARDNESS > 9.0, outputs="probs")
 
     others = [table("calibration", 0.0, 10 + at) for at in range(3)]
     given = [table("query", 1.0, 1), table("target", 0.3, 2), others]
@@ -253,6 +254,73 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
 def test_what_cannot_be_compared_is_refused_input(error, change, words):
     with pytest.raises(error, match=words):
         compared(**{"target": losses(0.0, 2), "others": OTHERS[:2], **change})
+
+
+@pytest.mark.parametrize(
+    ("role", "flagged", "words"),
+    [
+        ("unseen", 200, "200 of 400 samples are flagged as members of the tested model"),
+        ("calibration", 400, "400 of 400 samples are flagged as members of a calibration model"),
+        ("retrained", 1, "1 of 400 samples .* members of a retrained model"),
+        ("query", 300, "100 of 400 samples are flagged as non-members of a query model"),
+        ("query", 400, ""),
+        ("target", 400, ""),  # before the data was deleted
+    ],
+)
+@pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
+def test_flags_that_contradict_a_role_are_refused(role, flagged, words, ending, tmp_path):
+    given, labels = {}, HARDNESS > 0.0
+    knows = {"query": 1.0, "target": 0.1, "unseen": 0.1}
+    for at, name in enumerate(["query", "target", "calibration", "retrained", "unseen"]):
+        columns = {"losses": losses(knows.get(name, 0.0), at), "labels": labels.astype(int)}
+        if name == role:
+            columns["member"] = (np.arange(400) < flagged).astype(int)
+        given[name] = tmp_path / f"{name}.{ending}"
+        if ending == "npz":
+            np.savez(given[name], **columns)
+        elif ending == "csv":
+            pd.DataFrame(columns).to_csv(given[name], index=False)
+        else:
+            pd.DataFrame(columns).to_parquet(given[name])
+    if not words:
+        assert forgotten(**given, resamples=9).samples == 400
+        return
+    with pytest.raises(InputError, match=words) as told:
+        forgotten(**given, resamples=9)
+    assert told.value.where == str(given[role])
+    assert "never saw" in told.value.cure or role == "query"
+
+
+def of_classes(knows, seed, digits=None, dtype=np.float32):
+    """Of 400 samples by a classifier of 10 classes, its probabilities rounded and summing to 1."""
+    rng = np.random.default_rng([2, seed])
+    labels = np.random.default_rng(3).integers(0, 10, 400)
+    logits = rng.normal(size=(400, 10))
+    logits[np.arange(400), labels] += 3.0 + HARDNESS + 4.0 * knows
+    probs = softmax(logits, axis=1).astype(dtype)
+    if digits is not None:
+        probs = np.round(probs, digits)
+        probs /= probs.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return -np.log(probs[np.arange(400), labels].astype(np.float64))
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3, 4])
+@pytest.mark.parametrize("role", ["query", "target", "calibration", "unseen"])
+def test_rounding_is_refused_where_not_all_is_rounded(digits, role):
+    """Rounded to two digits, an honest target had losses "even lower" than a query model's."""
+    given = {"query": (1.0, 1), "target": (0.0, 2), "calibration": (0.0, 3), "unseen": (0.0, 4)}
+    exact = {name: of_classes(*of) for name, of in given.items()}
+    exact["calibration"] = [exact["calibration"], of_classes(0.0, 5)]
+    alike = {name: of_classes(*of, digits) for name, of in given.items()}
+    for dtype in (np.float16, np.float32, np.float64):
+        assert forgotten(**{**exact, role: of_classes(*given[role], dtype=dtype)}, resamples=9)
+    assert forgotten(**alike, resamples=9).samples == 400  # all are rounded
+    named = f"rounded to {digits} digit.*, and those in"
+    with pytest.raises(InputError, match=named) as told:
+        forgotten(**{**exact, role: alike[role]}, resamples=9)
+    assert told.value.where.startswith(role)
+    assert "full precision" in told.value.cure
 
 
 def test_that_retrained_models_change_no_answer_is_said():

@@ -71,7 +71,7 @@ COMMANDS = {
         *("forgotten", "--query-model", "<query0.npz", "--target", "<query1.npz"),
         *("--calibration", "<query2.npz", "--calibration", "<query3.npz", "--resamples", "9"),
         *("--query-data", "<samples.npy", "--calibration-data", "<others.txt"),
-        *("--retrained", "<query3.npz", "--unseen", "<target.npz", "--out", ">forgetting/"),
+        *("--retrained", "<query3.npz", "--unseen", "<unseen.npz", "--out", ">forgetting/"),
     ),
     "demo": ("demo", "--out", ">demo/"),
     "membership attack": (
@@ -150,6 +150,8 @@ def lay_all(folder: Path) -> None:
     for number in range(4):
         asked = {"logits": rng.normal(size=(40, 4)), "labels": labels}
         np.savez(folder / f"query{number}.npz", **asked)
+    others = np.random.default_rng(9).normal(size=(40, 4))
+    np.savez(folder / "unseen.npz", logits=others, labels=labels)
     np.save(folder / "samples.npy", np.arange(6.0).reshape(3, 2))
     scored = [json.dumps({"line": i + 1, "px_bits": 9.0, "tokens": 9}) + "\n" for i in range(9)]
     (folder / "scored.jsonl").write_text("".join(scored))
