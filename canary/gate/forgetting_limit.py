@@ -12,7 +12,7 @@ from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.forgetting_result import ANSWERS, ENOUGH, LEVEL, Answer
 from canary.records.about import About, Named
-from canary.statistics.numbers import percent_of, probability
+from canary.statistics.numbers import percent_of, plural, probability
 
 _CHANGED = (
     "the target differs from models that never saw the query set, as 1 honest one in 20 does by "
@@ -24,6 +24,13 @@ _UNTRIED = (
     "no trace was found, and nobody tried to pick the query set out: a model that was only pushed "
     "away from it passes this, too",
     "give the target's outputs on samples of the same kind that it never saw (--unseen)",
+)
+_COARSE = (
+    "no trace was found, but with these unseen samples (--unseen) the attack could miss a query "
+    "set that is known",
+    "give the target's outputs on {} or more",
+    "give more samples of the query set, or query models that know it better: with these, no "
+    "number of unseen samples is enough",
 )
 _FEW_MODELS = (
     f"give {ENOUGH} calibration models or more, with which a target that never saw the query set "
@@ -78,6 +85,7 @@ class Compared(Named, Part):
     unlike: bool
     remembered: bool
     unproven: bool
+    unseen_needed: int | None = None
     knowing: tuple[str, ...] = ()
     about: About = field(default_factory=About)
 
@@ -143,6 +151,20 @@ def _picked(found: Compared) -> str:
     )
 
 
+def _not_tried(found: Compared) -> tuple[str, str] | None:
+    """Why a pass rests on no attack that could have failed, and what to do; None if it does not.
+
+    An attack counts that would find the query set in a model which knows it as the query models do,
+    with a chance of 80 % (`unseen_needed`).
+    """
+    if found.auc is None:
+        return _UNTRIED
+    if (needed := found.unseen_needed) is None:
+        return None
+    told, more, others = _COARSE
+    return told, more.format(plural(needed, "unseen sample")) if needed else others
+
+
 def _forgotten(found: Compared, asked: float | None) -> Finding:
     """Whether rho is at its limit or above; undecided where another test contradicts it.
 
@@ -198,8 +220,8 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
         told, cure = _CHANGED
     else:
         outcome, told, cure = "passed", "the query set is forgotten", ""
-    if outcome == "passed" and found.auc is None:
-        outcome, (told, cure) = "undecided", _UNTRIED
+    if outcome == "passed" and (open_ := _not_tried(found)):
+        outcome, (told, cure) = "undecided", open_
     return Finding(
         *("forgetting", "query set", outcome, f"{told}: {rho}", cure),
         limit=asked, value=found.rho, lower=found.lower, upper=found.upper,

@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
 from canary.membership.forgetting_checks import (
+    FEWEST,
     check_apart,
     check_flags,
     check_rounding,
     check_unseen,
     doubts,
     repeats,
+    unseen_needed,
 )
 from canary.membership.forgetting_result import LEVEL, Forgetting, recorded
 from canary.membership.own_labels import refuse_flat
@@ -48,7 +50,6 @@ from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 
-_FEWEST = 8
 _SHOWN = (
     "the retrained models are shown beside the others and change nothing: rho, p and the answer "
     "are by the calibration models alone"
@@ -153,10 +154,10 @@ def forgotten(
     losses = {name: answers.losses for name, answers in asked.items()}
     queries, own, others = losses["query"], losses["target"][0], losses["calibration"]
     n, k = len(own), len(others)
-    if n < _FEWEST:
+    if n < FEWEST:
         raise EstimationError(
             f"the query set has {plural(n, 'sample')}",
-            cure=f"give at least {_FEWEST}; with fewer a distance says nothing",
+            cure=f"give at least {FEWEST}; with fewer a distance says nothing",
             where="forgotten",
         )
     times = resamples_of(n, count, seed=seed)
@@ -200,6 +201,9 @@ def forgotten(
         p=(1 + int((distances <= of_target.value).sum())) / (k + 1),
         p_unlike=_unlike(own, others) if k > 1 else None,
         auc=None if unseen is None else _attack(own, read["unseen"], confidence),
+        unseen_needed=None
+        if unseen is None
+        else unseen_needed(queries, others, read["unseen"].samples, confidence),
         losses=losses,
         chance=chance,
         resamples=count,

@@ -14,8 +14,15 @@ from canary.errors import InputError
 from canary.membership.sharing import repeated_models
 from canary.signals.loss_tables import Answers, shared_samples
 from canary.statistics.numbers import count, plural
+from canary.statistics.roc import roc
 
 _FEW, _FEW_MODELS = 100, 5
+FEWEST = 8
+"""Samples below which nothing is said."""
+
+_POWER = 0.8
+"""Chance with which the attack must find a query set that is known."""
+
 _WELL = 0.9
 _CEILING = 0.98
 
@@ -95,12 +102,36 @@ def check_unseen(asked: dict[str, Answers], unseen: Answers, roles: dict[str, st
                 )
 
 
+def unseen_needed(queries: Floats, others: Floats, unseen: int, confidence: float) -> int | None:
+    """With how many unseen samples an attack would find the query set in a model that knows it.
+
+    None where there are as many, 0 where no number is enough. A is the area under the ROC curve
+    between the losses of the query models and those of the calibration models on the query set:
+    what the attack would reach. It finds the set with a chance of 80 % if A is above one half by
+    ``(z + 0.84) sd``, with z of the interval and ``sd**2 = (q + u + 1) / (12 q u)``, the variance
+    of Mann and Whitney for q samples beside u unseen ones.
+
+    Without that, an attack that finds nothing is no evidence: nor would it if the set were known.
+    """
+    from scipy.special import ndtri
+
+    scores = -np.concatenate([queries.ravel(), others.ravel()])
+    area = roc(scores, np.arange(len(scores)) < queries.size).auc().value
+    reach = float(ndtri(0.5 + confidence / 2.0) + ndtri(_POWER))
+    q, most = queries.shape[1], (max(area - 0.5, 0.0) / reach) ** 2
+    if 12.0 * q * most <= 1.0:
+        return 0
+    needed = max(FEWEST, math.ceil((q + 1.0) / (12.0 * q * most - 1.0)))
+    return needed if unseen < needed else None
+
+
 def check_rounding(read: Mapping[str, Answers]) -> None:
     """Refuse probabilities that were rounded for some models and not for others.
 
     The distance of two models would be that of their digits.
     """
-    rounded, whole = {}, {}
+    rounded: dict[int, str] = {}
+    whole: dict[int, str] = {}
     for role, answers in read.items():
         for losses, source in zip(answers.losses, answers.sources, strict=True):
             place = source if Path(source).suffix else role
@@ -124,7 +155,7 @@ def check_rounding(read: Mapping[str, Answers]) -> None:
 
 def _inside(values: Floats) -> NDArray[np.bool_]:
     """Probabilities that are not 0 or 1 to the last bits of a float32."""
-    return (values > 0.0) & (values < 1.0 - _BITS)
+    return np.asarray((values > 0.0) & (values < 1.0 - _BITS))
 
 
 def _off(values: Floats, digits: int) -> NDArray[np.bool_]:
@@ -135,7 +166,8 @@ def _off(values: Floats, digits: int) -> NDArray[np.bool_]:
     whole = 10.0**digits
     sums = whole + np.arange(-_UNITS, _UNITS + 1)
     parts = values[_inside(values)][:, None] * sums
-    return (np.abs(parts - np.round(parts)) > _BITS * whole).all(axis=1) | (parts < 0.5).all(axis=1)
+    wrong = (np.abs(parts - np.round(parts)) > _BITS * whole) | (parts < 0.5)
+    return np.asarray(wrong.all(axis=1))
 
 
 def _chance(values: Floats, digits: int) -> float:

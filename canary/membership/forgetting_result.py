@@ -58,6 +58,7 @@ _WRITTEN = (
     *("rho", "lower", "confidence", "answer", "void", "surpasses", "unlike", "alike"),
     *("remembered", "knowing", "unproven", "unseen_known"),
     *("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples"),
+    *("unseen_needed",),
     *("resamples", "seed", "notes"),
 )
 
@@ -88,6 +89,10 @@ class Forgetting(Named, Shown, Saves):
     auc : Estimate or None
         The chance that the target's loss is lower on a sample of the query set than on an unseen
         one.
+    unseen_needed : int or None
+        Unseen samples with which the attack would find the query set in a model that knows it as
+        the query models do, with a chance of 80 %; None if there are as many or none, and 0 if no
+        number is enough.
     losses : dict of str to float64 array of shape (models, samples)
         Of query, target, calibration and, if given, retrained models.
     chance : float
@@ -121,6 +126,7 @@ class Forgetting(Named, Shown, Saves):
     resamples: int
     seed: int
     notes: tuple[str, ...]
+    unseen_needed: int | None = None
     source: str = ""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     about: About = field(default_factory=About.today)
@@ -320,7 +326,10 @@ class Forgetting(Named, Shown, Saves):
             rule = f"By the paper's rule{alone} the target {has} forgotten the query set"
         limit = "and 1 is the limit"
         if self.alike:
-            tried = "" if self.auc is not None else ", but nobody tried to pick it out (--unseen)"
+            tried = ", but nobody tried to pick it out (--unseen)"
+            if self.auc is not None:
+                few = ", but an attack with so few unseen samples could miss it"
+                tried = "" if self.unseen_needed is None else few
             rule = f"No trace of the query set was found{tried}"
             limit = "about 1 for models that never saw it"
         first = (

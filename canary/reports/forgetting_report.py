@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.gate.attacks_written import Interval
+from canary.gate.forgetting_limit import Compared
 from canary.membership.forgetting_result import ENOUGH, LEVEL, Forgetting
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -85,12 +86,24 @@ def remainder(left: float | None, samples: int, queries: int, outcome: str) -> l
     return [sentence("forgetting.remainder", most=most, of=count(samples), queries=queries)]
 
 
-def attacked(auc: Estimate | Interval | None, *, void: bool) -> list[str]:
+COARSE = "No trace was found, but the attack to pick the data out had too few samples"
+"""The label where the attack on what looks forgotten could not have found it."""
+
+
+def attacked(
+    auc: Estimate | Interval | None, *, void: bool, needed: int | None = None
+) -> list[str]:
     """What the attack reached, where unseen samples were given and the test is not void."""
     if auc is None or void:
         return []
     ends = f"{percent_of(auc.lower)} to {percent_of(auc.upper)}"
-    return [sentence("forgetting.attack", auc=percent_of(auc.value), ends=ends)]
+    return [sentence("forgetting.attack", auc=percent_of(auc.value), ends=ends,
+                     weak=needed is not None)]  # fmt: skip
+
+
+def of_deletion(found: Compared) -> list[str]:
+    """What a verdict says of the test beside its own limit."""
+    return attacked(found.auc, void=found.void, needed=found.unseen_needed)
 
 
 def _of_unseen(result: Forgetting) -> dict[str, str]:
@@ -122,8 +135,9 @@ def forgetting_report(result: Forgetting) -> Report:
     """What there is to say about whether a query set was forgotten."""
     kind = result.outcome
     label, tone = if_claimed(*_LABELS[kind], NEVER_SAW)
-    if kind in ("alike", "forgotten") and result.auc is None:
-        label = UNTRIED
+    tried = result.auc is not None and result.unseen_needed is None
+    if kind in ("alike", "forgotten") and not tried:
+        label = UNTRIED if result.auc is None else COARSE
     models, auc = len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
@@ -153,7 +167,7 @@ def forgetting_report(result: Forgetting) -> Report:
     )
     print_ = result.fingerprint[:12]
     known = kind in ("surpasses", "remembered", "not_forgotten")
-    untried = kind in ("alike", "forgotten") and auc is None
+    untried = kind in ("alike", "forgotten") and not tried
     done = kind in ("alike", "forgotten") and not untried
     return Report(
         title=f"Has {called(result.model_name)} forgotten the data?",
@@ -170,7 +184,7 @@ def forgetting_report(result: Forgetting) -> Report:
                 p=probability(result.p_unlike or 0.0),
             ),
             *([] if kind in ("void", "knowing") else [level]),
-            *attacked(result.auc, void=result.void),
+            *attacked(result.auc, void=result.void, needed=result.unseen_needed),
             *remainder(result.most_remainder, result.samples, len(result.losses["query"]), kind),
         ],
         basis=claim_of(kind, auc),
@@ -201,6 +215,9 @@ def forgetting_report(result: Forgetting) -> Report:
             wide=kind == "undecided" and not differs,
             differs=differs,
             no_attack=auc is None,
+            coarse=untried and bool(result.unseen_needed),
+            hopeless=untried and result.unseen_needed == 0,
+            unseen=count(result.unseen_needed or 0),
             done=done,
             nameless=done and not result.model_name,
         ),

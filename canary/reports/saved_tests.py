@@ -27,7 +27,7 @@ from canary.reports.document import (
     words_of,
 )
 from canary.reports.evidence import TO_FORGET, TRAINED_ON, Cost, Evidence, Metric, Trial
-from canary.reports.forgetting_report import attacked, claim_of, remainder
+from canary.reports.forgetting_report import claim_of, of_deletion, remainder
 from canary.reports.wording import ended, in_words
 from canary.statistics.numbers import count, percent_of, plural, probability
 from canary.statistics.roc import Estimate
@@ -249,7 +249,12 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         [] if found.void else said("trial.forgetting.result", rho=rho, p=probability(found.p))
     )
     left = remainder(found.most_remainder, found.samples, found.query_models, kind)
-    results: list[Text] = [*more, *attacked(found.auc, void=found.void), *left, *measured]
+    results: list[Text] = [
+        *more,
+        *of_deletion(found),
+        *left,
+        *measured,
+    ]
     sizes = {
         "samples": found.samples,
         "calibration": len(found.calibration),

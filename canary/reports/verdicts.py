@@ -34,7 +34,7 @@ from canary.reports.document import (
     words_of,
 )
 from canary.reports.evidence import TO_FORGET, TRAINED_ON
-from canary.reports.forgetting_report import attacked
+from canary.reports.forgetting_report import of_deletion
 from canary.reports.limit_choice import limit_words
 from canary.reports.limits import basis_of_verdict, judged, label_of, sure_of_medians, tone_of
 from canary.reports.markdown import markdown_of
@@ -253,7 +253,7 @@ def _own(verdict: Verdict) -> Sequence[Text]:
         values = {"attacks": len(verdict.tested.attacks), "weak": verdict.tested.not_made[0]}
     told: list[Text] = [*said("limit.own", own=label, passed=passed, limit=limit, **values)]
     if isinstance(verdict.tested, Compared):
-        told += attacked(verdict.tested.auc, void=verdict.tested.void)
+        told += of_deletion(verdict.tested)
     return told
 
 

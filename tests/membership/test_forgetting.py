@@ -13,8 +13,10 @@ from scipy.special import softmax
 import canary
 from canary.errors import EstimationError, InputError
 from canary.membership.forgetting import forgotten
+from canary.membership.forgetting_checks import unseen_needed
 from canary.reports.forgetting_report import forgetting_report
 from canary.signals.loss_tables import shared_samples
+from canary.statistics.roc import roc
 
 HARDNESS = np.random.default_rng(0).normal(size=400)
 
@@ -321,6 +323,48 @@ def test_rounding_is_refused_where_not_all_is_rounded(digits, role):
         forgotten(**{**exact, role: alike[role]}, resamples=9)
     assert told.value.where.startswith(role)
     assert "full precision" in told.value.cure
+
+
+@pytest.mark.parametrize(("samples", "knows"), [(100, 0.3), (100, 0.6), (400, 0.15), (30, 0.6)])
+def test_unseen_samples_are_enough_where_a_known_set_is_found_oracle(samples, knows):
+    """By simulated attacks on a target that knows the set: 80 % are sure of it, up to 3 errors."""
+
+    def drawn(rng, count, known=0.0):
+        return np.exp(rng.normal(0.0, 2.0**0.5, count) - 3.0 * known)
+
+    def sure(unseen, runs=400):
+        """Share of attacks whose whole interval is above one half."""
+        rng = np.random.default_rng([samples, unseen])
+        member = np.arange(samples + unseen) < samples
+        known = (
+            np.concatenate([drawn(rng, samples, knows), drawn(rng, unseen)]) for _ in "a" * runs
+        )
+        return np.mean([roc(-both, member).auc().lower > 0.5 for both in known])
+
+    rng = np.random.default_rng(0)  # of many models, so that the area is that of the truth
+    queries = drawn(rng, 100 * samples, knows).reshape(100, samples)
+    others = drawn(rng, 100 * samples).reshape(100, samples)
+    needed = unseen_needed(queries, others, 1, 0.95)
+    assert sure(needed) >= 0.8 - 3 * 0.02
+    assert sure(needed // 3) < 0.75
+    assert unseen_needed(queries, others, needed, 0.95) is None
+    assert unseen_needed(queries, others, needed - 1, 0.95) == needed
+    assert unseen_needed(others[::-1], others, 10**6, 0.95) == 0
+
+
+def test_an_attack_with_too_few_unseen_samples_is_no_evidence():
+    given = {"target": losses(0.0, 3), "query": losses(0.2, 1)}
+    few = compared(**given, unseen=losses(0.0, 4)[:10])
+    assert 10 < few.unseen_needed < 100
+    assert few.to_dict()["unseen_needed"] == few.unseen_needed
+    made = forgetting_report(few)
+    assert "had too few samples" in made.label
+    assert "it could miss the data even if the model still knew all of it" in str(made.sentences)
+    assert f"{few.unseen_needed} unseen samples or more" in str(made.actions)
+    assert "record that the deletion was tested" not in str(made.decide)
+    enough = compared(**given, unseen=losses(0.0, 4)[:100])
+    assert (enough.unseen_needed, enough.outcome) == (None, "alike")
+    assert canary.check(enough, forgotten=True).outcome == "passed"
 
 
 def test_that_retrained_models_change_no_answer_is_said():
