@@ -86,6 +86,9 @@ class Compared(Named, Part):
     remembered: bool
     unproven: bool
     unseen_needed: int | None = None
+    samples: int = 0
+    query_models: int = 1
+    most_remainder: float | None = None
     knowing: tuple[str, ...] = ()
     about: About = field(default_factory=About)
 

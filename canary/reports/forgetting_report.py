@@ -102,8 +102,9 @@ def attacked(
 
 
 def of_deletion(found: Compared) -> list[str]:
-    """What a verdict says of the test beside its own limit."""
-    return attacked(found.auc, void=found.void, needed=found.unseen_needed)
+    """What every page of a saved test says: what the attack reached, and what the test may miss."""
+    left = remainder(found.most_remainder, found.samples, found.query_models, found.outcome)
+    return [*attacked(found.auc, void=found.void, needed=found.unseen_needed), *left]
 
 
 def _of_unseen(result: Forgetting) -> dict[str, str]:

@@ -27,7 +27,7 @@ from canary.reports.document import (
     words_of,
 )
 from canary.reports.evidence import TO_FORGET, TRAINED_ON, Cost, Evidence, Metric, Trial
-from canary.reports.forgetting_report import claim_of, of_deletion, remainder
+from canary.reports.forgetting_report import claim_of, of_deletion
 from canary.reports.wording import ended, in_words
 from canary.statistics.numbers import count, percent_of, plural, probability
 from canary.statistics.roc import Estimate
@@ -79,13 +79,9 @@ class _Membership(Attacks):
 
 @dataclass(frozen=True, kw_only=True)
 class _Forgetting(Compared):
-    p: float
-    samples: int
-    query_models: int
     target: float | None = None
     retrained: tuple[float, ...] | None = None
     floor: float | None = None
-    most_remainder: float | None = None
     target_source: str = ""
     target_fingerprint: str = ""
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -248,11 +244,9 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
     measured = (
         [] if found.void else said("trial.forgetting.result", rho=rho, p=probability(found.p))
     )
-    left = remainder(found.most_remainder, found.samples, found.query_models, kind)
     results: list[Text] = [
         *more,
         *of_deletion(found),
-        *left,
         *measured,
     ]
     sizes = {

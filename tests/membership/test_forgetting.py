@@ -337,7 +337,7 @@ def test_unseen_samples_are_enough_where_a_known_set_is_found_oracle(samples, kn
         rng = np.random.default_rng([samples, unseen])
         member = np.arange(samples + unseen) < samples
         known = (
-            np.concatenate([drawn(rng, samples, knows), drawn(rng, unseen)]) for _ in "a" * runs
+            np.concatenate([drawn(rng, samples, knows), drawn(rng, unseen)]) for _ in range(runs)
         )
         return np.mean([roc(-both, member).auc().lower > 0.5 for both in known])
 
