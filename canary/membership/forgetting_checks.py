@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.sharing import repeated_models
 from canary.signals.loss_tables import Answers, shared_samples
-from canary.statistics.numbers import count, plural
+from canary.statistics.numbers import count, percent_of, plural
 from canary.statistics.roc import roc
 
 _FEW, _FEW_MODELS = 100, 5
@@ -22,6 +22,9 @@ FEWEST = 8
 
 _POWER = 0.8
 """Chance with which the attack must find a query set that is known."""
+
+_GUESSED = 0.01
+"""Chance of as many right answers up to which it is no guessing."""
 
 _WELL = 0.9
 _CEILING = 0.98
@@ -204,6 +207,21 @@ def repeats(asked: dict[str, Answers]) -> list[str]:
     return notes
 
 
+def _guesses(asked: dict[str, Answers]) -> str:
+    """The share of right answers of a target that guesses where calibration models do not."""
+    from scipy.special import bdtrc
+
+    labels, own = asked["target"].labels, asked["target"].correct
+    others, n = asked["calibration"].correct, asked["target"].samples
+    if labels is None or own is None or others is None:
+        return ""
+    common = float(np.unique(labels, return_counts=True)[1].max()) / n
+    counts = [round(n * float(share)) for share in (own[0], np.median(others))]
+    # Chance that naming the most common class is right as often or more.
+    target, usual = (float(bdtrc(right - 1, n, common)) if right else 1.0 for right in counts)
+    return percent_of(float(own[0])) if target > _GUESSED and usual <= _GUESSED else ""
+
+
 def doubts(
     asked: dict[str, Answers],
     distance: float,
@@ -219,6 +237,7 @@ def doubts(
     told = ", ".join(f"{name} {number:,}" for name, number in endless.items() if number)
     learned = median["query"] < median["calibration"]
     right = 1.0 if queries.correct is None else queries.correct.min()
+    guesses = _guesses(asked)
     said = (
         (
             bool(told),
@@ -259,6 +278,13 @@ def doubts(
             learned and right < _WELL,
             f"A query model is right on {100 * right:.0f} % of the query set it "
             "was trained on: the method is for models that were trained to the end",
+        ),
+        (
+            bool(guesses),
+            f"The target is right on {guesses} of the query set, no more than by naming its most "
+            "common class, and models that never saw it are right on more: the target's outputs "
+            "may be of other samples, or in another order, than the labels. If they are not, it "
+            "was pushed away from the query set",
         ),
         (
             1 / (k + 1) > level,

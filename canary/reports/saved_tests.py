@@ -264,7 +264,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         said_in_one("trial.forgetting.method", **sizes),
         said_in_one("trial.forgetting.access"),
         results,
-        tables=[] if found.void else [_before_and_after(found)],
+        tables=[] if found.void else [_beside_others(found)],
         metrics=[] if found.void else [
             Metric("forgetting_rho", "Ratio rho of forgetting (about 1 if the data was never seen)",
                    round(found.rho, 4), ends),
@@ -305,17 +305,19 @@ def _others(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return facts
 
 
-def _before_and_after(found: _Forgetting) -> Table:
-    """Rho of the model that knows the data, of the tested one, and of those for comparison."""
+def _beside_others(found: _Forgetting) -> Table:
+    """Rho of the tested model, and of those for comparison."""
     mean = statistics.fmean(found.calibration)
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
     sure = percent_of(found.confidence, digits=None)
-    floor = "0 by definition" if found.floor is None else f"{found.floor / mean:.2f}"
+    trained = ("Reference (trained on the data)", "0 by definition", "none")
+    if found.floor is not None:
+        floor, number = f"{found.floor / mean:.2f}", plural(found.query_models, "model")
+        trained = ("References (trained on the data), from each other", floor, f"none ({number})")
     rows = [
-        ("Before the removal (trained on the data)", floor, "none"),
-        ("After the removal (tested model)", f"{found.rho:.2f}",
-         f"{found.lower:.2f} to {upper} ({sure} confidence)"),
-    ]  # fmt: skip
+        ("Tested model", f"{found.rho:.2f}", f"{found.lower:.2f} to {upper} ({sure} confidence)"),
+        trained,
+    ]
     others = {"Reference (never saw the data)": found.calibration}
     if found.retrained:
         others["Reference (trained again without the data)"] = found.retrained

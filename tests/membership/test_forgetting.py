@@ -420,6 +420,23 @@ def test_doubts_are_noted(query, target, others, words):
         assert word.startswith("it takes") or not any(word in note for note in clean)
 
 
+@pytest.mark.parametrize(("rows", "said"), [("same", False), ("others", True), ("none", True)])
+def test_a_target_that_was_asked_about_other_samples_is_noted(rows, said):
+    labels = np.random.default_rng(3).integers(0, 10, 400)
+
+    def table(knows, seed, moved=0):
+        logits = np.random.default_rng([2, seed]).normal(size=(400, 10))
+        logits[np.arange(400), np.roll(labels, moved)] += 2.0 + 4.0 * knows
+        if rows == "none" and moved:
+            logits[np.arange(400), labels] = -9.0
+        return canary.measure(logits, y=labels, member=labels < 0, outputs="logits")
+
+    moved = 0 if rows == "same" else 7
+    others = [table(0.0, 10 + at) for at in range(3)]
+    notes = forgotten(table(1.0, 1), table(0.0, 2, moved), others, resamples=9).notes
+    assert any("may be of other samples, or in another order" in note for note in notes) is said
+
+
 def test_models_that_do_not_differ_decide_nothing():
     """A target as far as can be from a query model that the others know as well."""
     for query, others in ((QUERY, KNOWN), (OTHERS[0], KNOWN)):

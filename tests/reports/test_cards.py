@@ -364,6 +364,7 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
         assert "counts as forgotten" not in text
         assert "could not decide" not in text
     annex = (tmp_path / "annex.md").read_text()
+    assert "efore the removal" not in annex
     assert found.fingerprint in annex
     # The page beside a file is cited by its number, and says that no version of weights is known.
     dump_document(tmp_path / "forgetting.json", "canary forgetting", 1, found.to_dict())
@@ -374,9 +375,9 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
     assert f"the report beside it has the number {number}" in cited
     assert "the query set is forgotten: no trace is found; given as an option of" in annex
     assert "Limit passed" not in annex  # it rests on a claim
-    before, after, reference = re.findall(r"^\| (?:Before|After|Reference).*$", annex, re.MULTILINE)
-    assert "| 0 by definition |" in before
-    assert f"| {found.rho:.2f} | {found.lower:.2f} to " in after
+    own, knows, reference = re.findall(r"^\| (?:Tested model|Refer).*\|.*\|$", annex, re.MULTILINE)
+    assert f"| {found.rho:.2f} | {found.lower:.2f} to " in own
+    assert "| 0 by definition |" in knows
     assert "| 1.00 |" in reference
     assert "(19 models)" in reference
 
