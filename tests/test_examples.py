@@ -103,6 +103,7 @@ HAS = {
         "query.npz",
         "other1.npz",
         "other2.npz",
+        "unseen.npz",
         "query.jsonl of scores",
         "unlearned.jsonl of scores",
         "other.jsonl of scores",

@@ -193,8 +193,8 @@ def plot(
 
 
 @command(
-    "forgotten --query-model query.npz --target target.npz --calibration other1.npz "
-    "--calibration other2.npz --out forgetting/",
+    "forgotten --query-model query.npz --target target.npz --unseen unseen.npz "
+    "--calibration other1.npz --calibration other2.npz --out forgetting/",
     "forgotten --query-model query.jsonl --target unlearned.jsonl --calibration other.jsonl "
     "--retrained retrained.jsonl --out forgetting/ --force --json",
     query_model="FILE: Outputs on the query set from a model that was trained on it: an .npz, "
@@ -206,8 +206,8 @@ def plot(
     out="FOLDER: Where forgetting.json and report.html go.",
     retrained="FILE: The same for a model that was retrained without the query set. Repeat it for "
     "more models.",
-    unseen="FILE: Outputs of the target on other samples that it never saw, for an additional "
-    "membership attack.",
+    unseen="FILE: Outputs of the target on samples of the same kind that it never saw, 100 or "
+    "more: an attack tries to pick out the query set. canary check --forgotten needs it.",
     query_data="FILE: The query set: a .npy array of samples, or text with a sample on each line. "
     "With --calibration-data, the two are checked for common samples.",
     calibration_data="FILE: The calibration set, in the same form.",

@@ -451,7 +451,9 @@ THINGS = {
     "shadow.npz": outputs,
     **dict.fromkeys((f"model{number}.npz" for number in range(6)), one_of_six),
     "fleet": fleet,
-    **dict.fromkeys(("query.npz", *(f"other{number}.npz" for number in range(1, 20))), answers),
+    **dict.fromkeys(
+        ("query.npz", "unseen.npz", *(f"other{number}.npz" for number in range(1, 20))), answers
+    ),
     **dict.fromkeys((f"{one}.jsonl of scores" for one in SCORED), scores),
     "membership.json": attacked,
     **dict.fromkeys(("a/membership.json", "b/membership.json"), attacked_too),
