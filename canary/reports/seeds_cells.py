@@ -110,6 +110,11 @@ def near_words(cell: Cell, at: int) -> str:
     return f"{near} of {plural(seeds, 'seed')} near the highest possible" if near else ""
 
 
+def cut(value: float, low: float, high: float, most: float) -> tuple[float, float]:
+    """The ends of an interval of exposures, cut at 0 and at the highest possible median."""
+    return max(low, 0.0), max(value, min(high, most))
+
+
 def ends_of(found: Estimated, most: float | None = None) -> str:
     """``6.2 to 8.0``, or a dash for no interval.
 
@@ -119,9 +124,9 @@ def ends_of(found: Estimated, most: float | None = None) -> str:
     if low is None or high is None:
         return "–"
     if most is not None and (low < 0.0 or high > most):
-        cut = [*["0"] * (low < 0.0), *["the highest possible"] * (high > most)]
-        high = max(found.value, min(high, most))
-        return f"{bits(max(low, 0.0))} to {bits(high)}, cut at {listed(cut)}"
+        where = [*["0"] * (low < 0.0), *["the highest possible"] * (high > most)]
+        low, high = cut(found.value, low, high, most)
+        return f"{bits(low)} to {bits(high)}, cut at {listed(where)}"
     if any(end < 0.0 and bits(end) == "0.0" for end in (low, high)):  # the sign decides
         return f"{low:.2f} to {high:.2f}"
     return f"{bits(low)} to {bits(high)}"

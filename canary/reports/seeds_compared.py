@@ -297,13 +297,14 @@ class SeedsCompared(Shown):
     def means_frame(self) -> Any:
         """A `pandas.DataFrame` with a row for each group and number of copies.
 
-        `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval;
-        `difference_bits` is that mean minus the one of the first group, and not known where the
-        canary sets differ. `bound` and `at_ceiling` say that the median of any seed is only a lower
-        bound, or within half a bit of the highest possible: then no group is `counted` there, or
-        has a difference. Controls never count, and have no p-value. Other columns are the same for
-        each number of copies: `overall_bits`, the mean of the one number of each seed by which
-        groups are ranked; `mean_loss` on new text, in nats per token, and `loss_difference`.
+        `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval, and
+        `highest_bits` the highest that is possible. `difference_bits` is that mean minus the one of
+        the first group, and not known where the canary sets differ. `bound` and `at_ceiling` say
+        that the median of any seed is only a lower bound, or within half a bit of `highest_bits`:
+        then no group is `counted` there, or has a difference. Controls never count, and have no
+        p-value. Other columns are the same for each number of copies: `overall_bits`, the mean of
+        the one number of each seed by which groups are ranked; `mean_loss` on new text, in nats per
+        token, and `loss_difference`.
         """
         import pandas as pd
 

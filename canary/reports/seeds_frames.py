@@ -49,6 +49,7 @@ def mean_rows(found: Any) -> list[dict[str, Any]]:
                     "counted": cell.usable,
                     "lower_bits": mean.lower,
                     "upper_bits": mean.upper,
+                    "highest_bits": cell.most,
                     "difference_bits": gap and gap.value,
                     **_ends("difference", gap),
                     "p_value": gap and gap.p_value,

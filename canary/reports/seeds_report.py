@@ -48,7 +48,7 @@ from canary.reports.exposure_figures import (
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import MUTED, dots, line
 from canary.reports.ranked_models import RANK_LEVEL, times_of
-from canary.reports.seeds_cells import Cell, ends_of, estimate, listed, mean_words
+from canary.reports.seeds_cells import Cell, cut, ends_of, estimate, listed, mean_words
 from canary.reports.seeds_compared import SeedsCompared
 from canary.reports.seeds_losses import (
     colour_of,
@@ -189,7 +189,13 @@ def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
 def _in_one_format(found: SeedsCompared) -> SeedsCompared:
     """With all numbers of copies in one figure, where `in_one_format` finds that fair."""
     groups = [[replace(s, audit=in_one_format(s.audit)) for s in some] for some in found.groups]
-    return replace(found, groups=tuple(map(tuple, groups)))
+    joined = replace(found, groups=tuple(map(tuple, groups)))
+    if len(joined.audits[0].formats) < len(found.audits[0].formats):
+        # Canaries take each other's ranks in one format alone, so the highest medians stay.
+        own = {cell.repetitions: replace(cell, format=0) for cell in found.cells}
+        cells = (own[cell.repetitions] if cell.repetitions else cell for cell in joined.cells)
+        vars(joined)["cells"] = tuple(cells)
+    return joined
 
 
 def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Figure:
@@ -258,8 +264,8 @@ def _group_marks(
             style = {"marker": "^" if sort else marker, "alpha": 0.35, "zorder": 2}
             yield dots(at, [seeds[i] for i in some], 16, colour, hollow=sort, **style)
         if mean.lower is not None and mean.upper is not None:
-            yield mark("vlines", place, mean.lower, mean.upper, color=colour, linewidth=2.2,
-                       zorder=3)  # fmt: skip
+            low, high = cut(mean.value, mean.lower, mean.upper, cell.most)
+            yield mark("vlines", place, low, high, color=colour, linewidth=2.2, zorder=3)
         bound = any(bounds)
         style = {"marker": "^" if bound else marker, "zorder": 3.5}
         yield dots(place, mean.value, 52, colour, hollow=bound, **style)
@@ -281,7 +287,7 @@ def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
                     label,
                     count(len(cell.medians[at])),
                     ("≥ " if any(cell.bounds[at]) else "") + bits(mean.value),
-                    ends_of(mean),
+                    ends_of(mean, cell.most),
                     f"{sum(cell.full[at])} of {len(cell.full[at])}" if any(cell.full[at]) else "–",
                     *gap,
                 )

@@ -262,6 +262,35 @@ def test_each_seed_says_whether_its_median_is_near_the_highest():
         assert (row[-1] == "–") == math.isnan(told["p_value"])
 
 
+def test_a_page_counts_the_copies_that_its_ranking_counts():
+    """Each number of copies has a format, so no canary takes a rank that those of another need."""
+    near = [[6.0, 28.1], [5.5, 28.3], [6.3, 27.2]]  # of at most 30 - log2(2)
+    rows = {"a": near, "b": [[3.0, 22.0], [3.2, 20.0], [2.8, 24.0]]}
+    given = {}
+    for label, some in rows.items():
+        given[label] = [
+            replace(
+                audit,
+                formats=audit.formats * 2,
+                canaries=tuple(replace(c, format=int(c.repetitions == 4)) for c in audit.canaries),
+            )
+            for audit in seeds(label, some, copies=(1, 4))
+        ]
+    found, means = compare(given), compare(given).means_frame()
+    assert found.used == "1 and 4 copies"
+    (figure,) = (part for part in report_of(found).outcome if isinstance(part, Figure))
+    (row,) = (row for row in figure.table.rows if row[:2] == ("4", "b"))
+    told = means[means.repetitions.eq(4) & means.group.eq("b")].iloc[0]
+    assert not told.at_ceiling
+    assert row[5:7] == ("–", f"{told.difference_bits:+.1f}")
+    (row,) = (row for row in figure.table.rows if row[:2] == ("4", "a"))
+    assert row[4:6] == ("27.0 to 28.9, cut at the highest possible", "–")
+    at = means.upper_bits.idxmax()
+    assert means.upper_bits[at] > means.highest_bits[at] == pytest.approx(28.9, abs=0.01)
+    drawn = [np.max(m.data[2]) for m in figure.panels[0].marks if m.call == "vlines"]
+    assert max(drawn) == means.highest_bits[at]
+
+
 def test_a_difference_of_controls_has_no_p_value():
     """The strings of the controls are the same in all audits, so it would be about these."""
     groups = {"w": many_controls("w", 2.0, 3.0), "o": many_controls("o", 2.0, 8.0)}
