@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from canary.audits.by_draws import Sample
+from canary.audits.start_ranks import median_by_ranks
 from canary.corpus.canaries import CanarySet
 from canary.corpus.occurrences import find_canaries
 from canary.errors import InputError, ModelError, UnsupportedError
@@ -33,6 +34,7 @@ from canary.tokens.chat_context import context_before
 from canary.tokens.chats import ROLES
 
 Options = TypeVar("Options", bound=RunOptions)
+_Suspect = tuple[CandidateEncoder, Sequence[RivalStart]]  # with its gaps, the widest first
 
 LEVEL = 0.01
 """How often a model that learned nothing has a rival, at most."""
@@ -116,7 +118,8 @@ def _with_rivals(
     chosen start token and after `_others`. Each is a rival if, for the canaries of one number
     of copies or all, Fisher's p-value is significant (Bonferroni's level over starts and
     groups) and the median exposure, off skew-normal curves, is higher by more than a bit and a
-    fifth of what lies beyond the draws. It chooses nothing, so p-values stay what they are.
+    fifth of what lies beyond the draws, unless exact ranks show that it is not. It chooses
+    nothing, so p-values stay what they are.
     """
     plan = _Plan.of(model, canaries, choice, options, draws=draws)
     injected, mine, others = plan.injected, plan.mine, plan.others
@@ -142,7 +145,8 @@ def _with_rivals(
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     chosen = injected.exposures(batcher, known)
     level = LEVEL / (len(others) * len(chosen))
-    rivals, compared = [], []
+    suspects: list[_Suspect] = []
+    compared = []
     for encoder, samples in encoded:
         # It is too long, or a server cannot be asked for it.
         with suppress(InputError, ModelError, UnsupportedError):
@@ -157,9 +161,43 @@ def _with_rivals(
                     rounded = round(bits, 2), round(own, 2)
                     gaps.append(RivalStart(token, copies, *rounded, p_value, more, bare))
             if gaps:
-                rivals.append(max(gaps, key=_gap))
-    rivals.sort(key=_gap, reverse=True)
+                suspects.append((encoder, sorted(gaps, key=_gap, reverse=True)))
+    suspects.sort(key=lambda suspect: _gap(suspect[1][0]), reverse=True)
+    rivals = _confirmed(model, plan, suspects, options)
     return replace(choice, rivals=tuple(rivals), compared=tuple(compared))
+
+
+def _confirmed(
+    model: LanguageModel, plan: _Plan, suspects: Sequence[_Suspect], options: RunOptions
+) -> Iterator[RivalStart]:
+    """The widest gap of each suspect, but for those before all that exact ranks clear.
+
+    Few draws and a curve may be wrong by bits, in either direction. Where ranks are certain within
+    few queries, they decide; elsewhere the suspicion stays.
+    """
+    sure = False
+    for encoder, gaps in suspects:
+        left = gaps if sure else [g for g in gaps if not _cleared(model, plan, encoder, g, options)]
+        if left:
+            sure = True
+            yield left[0]
+
+
+def _cleared(
+    model: LanguageModel,
+    plan: _Plan,
+    encoder: CandidateEncoder,
+    gap: RivalStart,
+    options: RunOptions,
+) -> bool:
+    """Whether exact ranks show that some canaries are not much more exposed after a rival."""
+    parts = plan.injected.parts(gap.repetitions)
+    own = median_by_ranks(model, plan.mine, parts, options)
+    other = None if own is None else median_by_ranks(model, encoder, parts, options)
+    if own is None or other is None:
+        return False
+    size = max(format.size for format, _ in parts)  # all candidates are counted
+    return not much_more(other[1], own[0], draws=size)
 
 
 def much_more(bits: float, own: float, *, draws: int) -> bool:
@@ -279,6 +317,16 @@ class _Injected:
         if len(groups) > 1:
             groups[None] = range(len(copies))
         return cls(formats, groups, min((len(drawn) for _, _, drawn in formats), default=0))
+
+    def parts(self, copies: int | None) -> list[tuple[Format, list[str]]]:
+        """The formats of one of `groups`, each with the fills of its canaries."""
+        places, first, found = {*self.groups[copies]}, 0, []
+        for format, fills, _ in self.formats:
+            mine = [fill for place, fill in enumerate(fills, first) if place in places]
+            first += len(fills)
+            if mine:
+                found.append((format, mine))
+        return found
 
     @property
     def spaces(self) -> list[Format]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from started import OTHER, START, TEXT, really_trained, table
 
-from canary.audits import auditing
+from canary.audits import auditing, start_search
 from canary.audits.audit_result import Audit
 from canary.audits.auditing import exposure
 from canary.audits.extracting import extract, with_extractions
@@ -121,6 +121,22 @@ def test_where_nothing_decides_the_verdict_is_undecided():
 )
 def test_memorized_canaries_are_not_doubted_by_a_little_more(own, bits, rival):
     assert much_more(bits, own, draws=128) is rival
+
+
+def test_exact_ranks_clear_what_few_draws_suspect(monkeypatch):
+    """A curve off 128 draws may be bits too low for the true start token."""
+    found = iter([9.8] + [12.4] * 99)
+    monkeypatch.setattr(
+        start_search._Injected, "exposures", lambda *_: {4: (next(found), 4e-13)}
+    )  # the chosen start is scored first
+    model = table([START], {START: LEARNED})
+    assert audit(model, CANARIES, start_token=START).start.rivals == ()
+    found = iter([9.8] + [12.4] * 99)
+    wrong = audit(model, CANARIES, start_token=None).start.rivals
+    assert START in {rival.token for rival in wrong}
+    found = iter([9.8] + [12.4] * 99)  # where ranks are not to be had, the suspicion stays
+    monkeypatch.setattr(start_search, "median_by_ranks", lambda *_: None)
+    assert audit(model, CANARIES, start_token=START).start.rivals
 
 
 def test_a_model_that_knows_no_canary_passes():
