@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -292,6 +293,16 @@ def _beside(factory: object) -> Iterator[None]:
             sys.path.remove(folder)
 
 
+def _place_of(error: BaseException, place: str) -> str:
+    """File and line of the caller's code that raised, the factory's own file if it is there."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [f for f in frames if Path(f.filename).name == Path(place).name]
+    frame = (mine or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}"
+
+
 def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
     place, _, attribute = name.rpartition(":")
     cure = "name it as module:function or path/to/file.py:function"
@@ -312,6 +323,15 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
         if not f"{place}.".startswith(f"{missing}."):
             cure = f"install {missing}, or put its file beside that of the factory"
         raise InputError(f"the factory {name!r} cannot be imported ({error})", cure=cure) from error
+    except (Exception, SystemExit) as error:  # the file is the caller's own code
+        kind, said = type(error).__name__, str(error).strip().partition("\n")[0]
+        cure = 'put what runs there, such as a training, under if __name__ == "__main__":'
+        cure = "correct the file" if isinstance(error, SyntaxError) else cure
+        raise InputError(
+            f"the factory {name!r} raised {kind} on import{said and f' ({said})'}",
+            cure=cure,
+            where=_place_of(error, place),
+        ) from error
     factory: Callable[[dict[str, Any]], Any] | None = getattr(module, attribute, None)
     if not callable(factory):
         there = [name for name, thing in vars(module).items() if callable(thing)]

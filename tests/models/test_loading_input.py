@@ -146,6 +146,26 @@ def test_a_factory_imports_the_files_beside_it_and_names_those_that_lack(
     assert sys.path == before
 
 
+@pytest.mark.parametrize(
+    ("code", "raised", "cure"),
+    [
+        ("import sys\n\nseed = int(sys.argv[1:] and 'x')\n", "ValueError", "__main__"),
+        ("import sys\n\nsys.exit(2)\n", r"SystemExit on import \(2\)", "__main__"),
+        ("import sys\n\ndef make(:\n", "SyntaxError", "correct"),
+    ],
+)
+def test_a_factory_that_runs_on_import_is_named_with_its_line(
+    recurrent, monkeypatch, code, raised, cure
+):
+    path = recurrent[0] / "train.py"
+    path.write_text(code)
+    monkeypatch.setattr(sys, "argv", ["canary", "doctor"])
+    with pytest.raises(InputError, match=raised) as caught:
+        load(recurrent[0], factory=f"{path}:make")
+    assert caught.value.where == f"{path}:3"
+    assert cure in caught.value.cure
+
+
 def index(folder, **files):
     """An index of the model's weights, some of them in other files."""
     names = [name for name, _ in causal_module("gpt2").named_parameters()]
