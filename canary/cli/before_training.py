@@ -98,7 +98,7 @@ class PlacingOptions(CorpusOptions):
     "near-de-duplication keeps them.",
     repetitions=GROUPS,
     out="FILE: The canary set to write.",
-    controls="N: Secrets that are drawn in the same way and never injected.",
+    controls="N: Secrets of each format that are drawn in the same way and never injected.",
     words="FILE: The words for holes such as {word:4}.  [default: built in]",
     seed="N: The seed of the draws. Keep it as secret as the canaries.  [default: drawn]",
     coin_flips="Toss a fair coin for each canary: tails keeps it out, as one more control. "

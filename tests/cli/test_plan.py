@@ -75,6 +75,9 @@ def test_plan_of_a_set_counts_its_canaries_and_nothing_else(command, model, work
     found = json.loads(outcome.out)
     assert sorted(found) == ["forecast", "kind", "schema"]
     assert found["forecast"]["canaries"] == 17  # and 16 controls
+    said = " ".join(command("plan", "--help").out.split())
+    assert "16 controls of each format are assumed" in said
+    assert "Secrets of each format" in " ".join(command("generate", "--help").out.split())
 
 
 def test_plan_with_passages_says_what_a_run_on_them_takes(command, model, tmp_path, monkeypatch):
