@@ -166,7 +166,10 @@ def run(
 
 
 def prose(sentences: int) -> Dataset:
-    """The first distinct sentences of Python's help topics, rows of the column ``text``."""
+    """The first distinct sentences of Python's help topics, rows of the column ``text``.
+
+    There are about 2,000, so a larger number gives all of them.
+    """
     from datasets import Dataset
 
     paragraphs = (

@@ -259,6 +259,7 @@ def test_prose_is_distinct_sentences():
     rows = demo.prose(10**6)["text"]
     assert len(rows) == len(set(rows)) > 1_500
     assert all(20 <= len(row) <= 200 and "\n" not in row and "  " not in row for row in rows)
+    assert f"about {round(len(rows), -3):,}" in demo.prose.__doc__
     assert list(demo.prose(7)["text"]) == list(rows)[:7]
 
 
