@@ -124,11 +124,9 @@ class FormatResult(Record):
     histogram : Histogram
         Log-perplexities of the enumerated or else the drawn candidates, in bits.
     skew_normal : SkewNormalFit or None
-        The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
-        of one log-perplexity, or an impossible one.
+        The curve fitted to uniform draws; None if under 40, all alike, or an impossible one.
     candidates, draws : int, int or None
-        Candidates that were scored, and those that were drawn uniformly; None where all were
-        enumerated.
+        Candidates that were scored, and those drawn uniformly; None where all were enumerated.
     queries : int
         Tokens computed below the context.
     tokens : int
@@ -157,6 +155,9 @@ class FormatResult(Record):
     certificate: str | None
     seconds: float
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<FormatResult of {self.masked!r}: {self.method}, {self.queries:,} queries>"
 
     @property
     def enumerated(self) -> bool:
@@ -222,9 +223,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         for name, combined in (("injected", judged.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 yield f"p_value_{name}", combined.p_value
-        ends = [
-            (e.lower_bits, e.upper_bits, e.space_bits) for e in (c.exposure for c in known.injected)
-        ]
+        exposures = [c.exposure for c in known.injected]
+        ends = [(e.lower_bits, e.upper_bits, e.space_bits) for e in exposures]
         found, most = (
             sum(end[at] >= min(RECOVERED_BITS, end[2]) - 1e-6 for end in ends) for at in (0, 1)
         )
@@ -235,8 +235,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
             yield "search_found", sum(c.id in tried for c in self.injected)
 
     def __post_init__(self) -> None:
-        hidden = tuple(extraction.hidden() for extraction in self.extractions)
-        object.__setattr__(self, "extractions", hidden)
+        object.__setattr__(self, "extractions", tuple(one.hidden() for one in self.extractions))
 
     def __repr__(self) -> str:
         return f"<Audit of {len(self.injected)} canaries and {len(self.controls)} controls>"
