@@ -63,18 +63,21 @@ def differences(one: Design, other: Design, *, sizes: bool = True) -> Iterator[s
     if len(one.spaces) != len(other.spaces):
         yield f"{plural(len(one.spaces), 'format')}, not {count(len(other.spaces))}"
         return
+    told: list[str] = []
     for mine, theirs in zip(one.spaces, other.spaces, strict=True):
         if mine.format != theirs.format:
-            yield f"the format is {brief(mine.format, 80)}, not {brief(theirs.format, 80)}"
+            told.append(f"the format is {brief(mine.format, 80)}, not {brief(theirs.format, 80)}")
         elif mine.space_size != theirs.space_size:
-            yield (
+            told.append(
                 f"the space has {plural(mine.space_size, 'candidate')}, not "
                 f"{count(theirs.space_size)}"
             )
         if mine.method != theirs.method:
-            yield f"the method was {brief(mine.method)}, not {brief(theirs.method)}"
+            told.append(f"the method was {brief(mine.method)}, not {brief(theirs.method)}")
         elif mine.draws != theirs.draws:
-            yield f"there were {plural(mine.draws or 0, 'draw')}, not {count(theirs.draws or 0)}"
+            draws = count(theirs.draws or 0)
+            told.append(f"there were {plural(mine.draws or 0, 'draw')}, not {draws}")
+    yield from dict.fromkeys(told)
     for key in sorted(one.sizes.keys() | other.sizes.keys()):
         here, there = one.sizes.get(key, 0), other.sizes.get(key, 0)
         if here != there and (sizes or not (here and there)):

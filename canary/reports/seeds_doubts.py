@@ -85,7 +85,7 @@ def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Ite
         for one in group:
             audit = one.audit
             learned = planting(audit) == "shown"
-            start = audit.start.notes if audit.start and audit.start.rivals else ()
+            start = audit.start.notes[-1:] if audit.start and audit.start.rivals else ()  # of those
             for note in dict.fromkeys((*start, *noted(audit.formats))):
                 if not (learned and reads_no_english([note])):
                     key = _NUMBERS.sub("", note)  # its numbers may differ

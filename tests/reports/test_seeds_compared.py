@@ -21,6 +21,7 @@ from canary.reports.comparison import compare as side_by_side
 from canary.reports.document import Figure
 from canary.reports.seeds_cells import ends_of
 from canary.reports.seeds_compared import compare
+from canary.scoring.start_notes import RivalStart, StartChoice
 from canary.statistics.welch import Estimated, difference_of, mean_of
 
 
@@ -289,6 +290,25 @@ def test_a_page_counts_the_copies_that_its_ranking_counts():
     assert means.upper_bits[at] > means.highest_bits[at] == pytest.approx(28.9, abs=0.01)
     drawn = [np.max(m.data[2]) for m in figure.panels[0].marks if m.call == "vlines"]
     assert max(drawn) == means.highest_bits[at]
+
+
+def test_each_reason_and_note_of_groups_is_said_once():
+    """A method that differs in each of several formats, and what all models have in common."""
+    groups = {"a": drawn("a", 2.0, 3.0), "b": drawn("b", 2.0, 8.0)}
+    one = groups["b"][0]
+    ranked = [replace(space, method="rank") for space in one.formats * 3]
+    three = {
+        label: [replace(a, formats=a.formats * 3) for a in some] for label, some in groups.items()
+    }
+    three["b"][0] = replace(one, formats=tuple(ranked))
+    with pytest.raises(InputError) as caught:
+        compare(three)
+    assert str(caught.value).count("the method was") == 1
+    rival = RivalStart(None, 4, 9.0, 2.0, 1e-9)
+    asked = StartChoice("\n", "asked", rivals=(rival,), compared=("nothing",))
+    groups["b"][0] = replace(one, start=asked)
+    notes = [n for n in compare(groups).notes if "1 of 5 seeds" in n]
+    assert ["depends on the start token" in note for note in notes] == [True]
 
 
 def test_a_difference_of_controls_has_no_p_value():
