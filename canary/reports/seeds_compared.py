@@ -303,8 +303,7 @@ class SeedsCompared(Shown):
         that the median of any seed is only a lower bound, or within half a bit of `highest_bits`:
         then no group is `counted` there, or has a difference. Controls never count, and have no
         p-value. Other columns are the same for each number of copies: `overall_bits`, the mean of
-        the one number of each seed by which groups are ranked; `mean_loss` on new text, in nats per
-        token, and `loss_difference`.
+        the one number of each seed that ranks groups; `mean_loss`, in nats per token of new text.
         """
         import pandas as pd
 
