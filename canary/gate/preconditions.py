@@ -47,13 +47,13 @@ _POSITIVE_CONTROL = (
 )
 _UNLEARNED_CURE = (
     "make sure of the model and its tokenizer; if nothing is to be learned any more, make this "
-    "audit the baseline (--update-baseline), or allow it once with --undecided pass"
+    "audit the baseline (--update-baseline)"
 )
 
 _FOREIGN_CURE = (
     "make sure that training read the file that canary inject wrote, and was long enough; then of "
     "the model file; then of its tokenizer (a vocabulary in another order looks like this). If all "
-    "are right, add canaries with many more copies, or allow it once with --undecided pass"
+    "are right, add canaries with many more copies"
 )
 
 _TO_SHOW_IT = (
