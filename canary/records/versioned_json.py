@@ -94,10 +94,10 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
     other, again = f"name a {kind} file", f"write it again, or name a whole {kind} file"
     try:
         mode = Path(path).stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise refused("is a folder", f"{other}, which may be in it or be another argument")
         if not stat.S_ISREG(mode):
-            raise refused("is a pipe, a device or a socket", "name a file on disk")
+            folder = ("is a folder", f"{other}, which may be in it or be another argument")
+            pipe = ("is a pipe, a device or a socket", "name a file on disk")
+            raise refused(*(folder if stat.S_ISDIR(mode) else pipe))
         content = Path(path).read_bytes()
     except RecordError:
         raise

@@ -120,6 +120,7 @@ def test_whole_surrogate_pairs_are_read(path):
 def test_files_that_cannot_be_read_input(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")  # and not waited for
-    with pytest.raises(RecordError, match="cannot be read|is a pipe|is a folder; name a some kind file") as caught:
+    told = "cannot be read|is a pipe|is a folder; name a some kind file"
+    with pytest.raises(RecordError, match=told) as caught:
         load_document(tmp_path / name, "some kind", 1)
     assert caught.value.where == str(tmp_path / name)
