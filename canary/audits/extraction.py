@@ -17,6 +17,9 @@ from canary.tokens.arrays import is_certified
 
 KIND, SCHEMA = "canary extraction", 1
 
+_AHEAD = 100
+"""By how many times a candidate is more likely than a blind guess where it is to be looked up."""
+
 _STOPPED = {
     "proof": "the proof was complete",
     "memory": "the frontier was cut short to keep memory bounded",
@@ -198,10 +201,11 @@ class Extraction(
         return is_certified(self.certificate)
 
     @property
-    def least_likely(self) -> float:
-        """The probability of the least likely prominent candidate; 1 where there is none."""
+    def prominent(self) -> tuple[float, ...]:
+        """The probabilities after the beginning that are far above that of a blind guess."""
+        least = max(SHARE, _AHEAD / self.space_size)
         shares = (_share(c, self.context_bits) for c in self.candidates)
-        return min((share for share in shares if share >= SHARE), default=1.0)
+        return tuple(share for share in shares if share >= least)
 
     @property
     def random_guesses(self) -> float:
@@ -296,7 +300,7 @@ def unchecked(
 ) -> list[str]:
     """Notes on candidates that are no canaries, of which `odd` look like memorized secrets."""
     notes = [": ".join(doubt(odd, known=bool(own)))] if odd else []
-    return notes if own or not found else [*notes, _meaning(found[0], context_bits)]
+    return notes if own or odd or not found else [_meaning(found[0], context_bits)]
 
 
 def _meaning(first: Candidate, context_bits: float) -> str:

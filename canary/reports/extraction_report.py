@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from canary.audits.extraction import Extraction, after_text
+from canary.formats.unplanted import SEVERAL
 from canary.gate.extraction_limit import LEVEL, luck_of
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -45,12 +46,14 @@ def extraction_report(extraction: Extraction) -> Report:
     lucky = bool(out) and not natural and luck_of(extraction, len(planted), out) > LEVEL
     odd = extraction.unplanted
     came = bool(out) and not (lucky or natural)
-    calm = not (came or odd or (out and natural))
+    strong = () if planted or odd else extraction.prominent
+    calm = not (came or odd or strong or (out and natural))
     unsure = calm and not (planted and extraction.proven)
     asked, top = extraction.model.get("device") == "served", after_text(extraction.model)
     kinds = {"unknown": not (planted or odd),
              "found": not (planted or odd) and extraction.candidates, "odd": odd and count(odd),
-             "least": probability(extraction.least_likely),
+             "least": probability(min(extraction.prominent, default=1.0)),
+             "prominent": len(strong), "few": strong and len(extraction.candidates) < SEVERAL,
              "blind": probability(1 / extraction.space_size),
              "cut": _cut(extraction), "why": _cut(extraction), "out": out,
              "none": planted and not (out or odd), "lucky": lucky, "natural": natural and out,
@@ -60,7 +63,7 @@ def extraction_report(extraction: Extraction) -> Report:
     return Report(
         title=f"Extraction from {called(extraction.model_name, 'a language model')}",
         label=headline(extraction),
-        tone="memorized" if came else "undecided" if planted or odd else "",
+        tone="memorized" if came else "undecided",
         sentences=said("extraction.meaning", **kinds),
         about=about_of(extraction),
         notes=ended(extraction.notes),
@@ -68,7 +71,8 @@ def extraction_report(extraction: Extraction) -> Report:
             *(said("extraction.odd") if odd else ()),
             *said(
                 "extraction.decide", out=came, unsure=unsure, none=calm and not unsure, calm=calm,
-                natural=natural and out,
+                natural=natural and out, prominent=len(strong),
+                owner=" (if you do not have the model's files, those who have them)" * asked,
             ),
         ],
         actions=[

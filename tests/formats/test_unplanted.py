@@ -64,37 +64,45 @@ def test_a_set_that_was_not_injected_is_doubted_by_each_search(tmp_path, module,
 
 
 @pytest.mark.parametrize(
-    ("module", "label", "tone"),
+    ("module", "label", "alarm"),
     [
-        (
-            lambda: toy(START, long_canaries()),
-            "8 candidates look like memorized secrets",
-            UNDECIDED,
-        ),
-        (fresh, "The budget ended before the search found", ""),
+        (lambda: toy(START, long_canaries()), "8 candidates look like memorized secrets", True),
+        (fresh, "The budget ended before the search found", False),
     ],
     ids=["a set nobody gave", "nothing learned"],
 )
 def test_a_search_without_a_set_is_not_calm_where_candidates_look_like_secrets(
-    tmp_path, module, label, tone
+    tmp_path, module, label, alarm
 ):
     found = extract(model(module()), TEXT, top=8, start_token=START, budget=3000)
     found.save(tmp_path / "extraction.json")
     made, text = report_of(canary.read(tmp_path / "extraction.json")), found.summary()
     assert made.label.startswith(label)
-    assert made.tone == tone
-    assert ("8 candidates look like memorized secrets: they look" in text) is bool(tone)
+    assert made.tone == UNDECIDED
+    assert ("8 candidates look like memorized secrets: they look" in text) is alarm
     box, decide = (
         " ".join(map(words_of, some)) for some in (made.sentences, [*made.decide, *made.actions])
     )
-    assert ("no reason to stop it" in decide) is not bool(tone)
-    if tone:
+    assert ("no reason to stop it" in decide) is not alarm
+    if alarm:
         shares = [2.0 ** (found.context_bits - c.px_bits) for c in found.candidates]
         assert f"of at least {min(shares):.2g} after this beginning; a blind guess has 1" in box
         assert "before somebody has compared what came out with the training data" in decide
         assert "canary discover" in decide
     shown = f"{made} {text}"
     assert not any(c.fill in shown for c in found.candidates)
+
+
+def test_a_search_that_asked_for_too_few_candidates_to_judge_them_is_not_calm():
+    tested = model(toy(START, long_canaries()))
+    made = report_of(extract(tested, TEXT, top=1, start_token=START, budget=3000))
+    assert (made.label, made.tone) == ("1 candidate; nobody checked which are real", UNDECIDED)
+    said = " ".join(map(words_of, [*made.sentences, *made.decide, *made.actions]))
+    assert "1 candidate has a probability of at least" in said
+    assert "Have the most probable candidate compared with the training data" in said
+    assert "restrict who can ask it until this is decided" in said
+    assert "only three or more can show that they look memorized" in said
+    assert "no reason to stop it" not in said
 
 
 def test_the_page_of_a_set_that_was_not_injected_counts_the_others():

@@ -65,7 +65,7 @@ def test_the_headline_is_the_count():
     ]
     unknown = report_of(searched({}, canaries={}))
     assert unknown.label == "6 candidates; nobody checked which are real"
-    assert unknown.tone == ""
+    assert unknown.tone == "undecided"
     calm = report_of(searched({2: "control-1"}))
     assert calm.label.startswith("None of 4 planted secrets of this form is among the first 6")
     assert calm.tone == "undecided"
