@@ -72,6 +72,8 @@ def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, s
     InputError
         If `given` are not texts, or none is as long as a passage.
     """
+    if isinstance(given, CanarySet):
+        raise InputError(f"{kind} must be texts, got a canary set", cure="give it as canaries=...")
     cure = "give a number of words, such as 25"
     for value, name in ((prefix, "prefix"), (suffix, "suffix")):
         whole_number(value, name, at_least=1, cure=cure)

@@ -439,6 +439,7 @@ def test_what_is_no_sample_is_refused(fault, options, message):
         ({}, "neither was given"),
         ({"texts": ["a b"], "canaries": SECRET}, "both were given"),
         ({"canaries": SECRET, "controls": ["a b"]}, "brings its own"),
+        ({"texts": SECRET}, "texts must be texts, got a canary set; give it as canaries="),
         ({"texts": ["a b"]}, "none of 1 text has the 75 words"),
         ({"texts": ["a b"], "temperature": 0}, "would all be the same text"),
         ({"texts": ["a b"], "near": 1.5}, "more than 1"),
