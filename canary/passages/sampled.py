@@ -183,6 +183,15 @@ class Sampled(
         return bool(self.texts.names)
 
     @property
+    def natural(self) -> bool:
+        """Whether the secrets were not drawn at random, so that nobody knows what luck gives."""
+        return bool(self.settings.get("natural"))
+
+    @property
+    def _secret(self) -> str:
+        return "secret" if self.natural else "planted secret"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know."""
         notes = [] if self.controls or self.planted else [WITHOUT_CONTROLS]
@@ -243,7 +252,7 @@ class Sampled(
         """What lets a share within a `limit` say little, and the cure."""
         doubts = []
         if self.disguised:
-            what = plural(self.disguised, "planted secret" if self.planted else "passage")
+            what = plural(self.disguised, self._secret if self.planted else "passage")
             doubts.append((
                 f"{what} came out backwards or in base64, so something changes the answers",
                 "switch that off on the server, or test the model files (canary audit, "
@@ -358,9 +367,7 @@ class Sampled(
         if not self.planted:
             return self._summary(f"{line} of each")
         found = self.came_out().texts
-        line = (
-            f"{found.hits} of {plural(found.windows, 'planted secret')} came out word for word in "
-        )
+        line = f"{found.hits} of {plural(found.windows, self._secret)} came out word for word in "
         chance = f" (p = {probability(self.chance.p_value)})" if self.chance else ""
         forms = [f"{form}: {out} of {of} came out" for form, (out, of) in self.by_form().items()]
         return "\n".join([line + self.asked + chance, *forms, *self.notes])

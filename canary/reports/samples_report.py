@@ -24,6 +24,7 @@ from canary.reports.document import (
     mark,
     said,
     sentence,
+    words_of,
 )
 from canary.reports.document_strips import strips
 from canary.reports.palette import CONTROL, CURVE, dots
@@ -46,6 +47,7 @@ def samples_report(result: Sampled) -> Report:
     label, tone = {
         "planted": ("Planted secrets come out", "memorized"),
         "luck": ("Planted secrets came out: a warning, and no proof", "undecided"),
+        "natural": ("Secrets came out: a warning, and no proof", "undecided"),
         "secret": ("No planted secret came out", "undecided"),
         "other": (
             f"None of the planted secrets came out, but {others} others of this form did",
@@ -55,9 +57,9 @@ def samples_report(result: Sampled) -> Report:
         "none": ("No passage came out", "undecided"),
     }[key]
     texts, controls = found.texts, found.controls
-    natural, chat = bool(result.settings.get("natural")), bool(result.settings["chat"])
+    natural, chat = result.natural, bool(result.settings["chat"])
     if natural:
-        label = label.replace("Planted secrets", "Secrets").replace("planted ", "")
+        label = label.replace("planted ", "")
     swapped, other = doubtful_files(result, found, key)
     if files := swapped or other:
         label, tone = FILES_FIRST
@@ -83,6 +85,7 @@ def samples_report(result: Sampled) -> Report:
                 unplanted=others, least=result.least_often,
                 rare=key == "luck" and result.chance and math.ceil(1_000 * result.chance.p_value),
             ),
+            *(words_of(text) for text in said("extraction.meaning", natural=key == "natural")),
             *_by_copies_said(result),
         ],
         basis=basis(
@@ -90,19 +93,20 @@ def samples_report(result: Sampled) -> Report:
             f"the model was trained on these {'secrets' if result.planted else 'texts'}",
             "this result",
         ),
-        decide=[*(said("extraction.odd") if key == "other" else ()), *said(
+        decide=[*(said("extraction.odd") if key == "other" else ()),
+                *said("extraction.decide", natural=key == "natural"), *said(
             "samples.decide", within=not texts.hits and key != "other", came=texts.hits,
             none=not texts.hits, calm=not texts.hits and key != "other",
-            out=bool(texts.hits) and key != "luck",
+            out=bool(texts.hits) and key not in ("luck", "natural"),
             luck=key == "luck", files=not texts.hits or key == "luck",
-            stated=key not in ("planted", "memorized") and not files,
+            stated=key not in ("planted", "memorized", "natural") and not files,
             kind="secrets" if result.planted else "texts",
-            planted=texts.hits and key == "planted" and not natural,
-            natural=texts.hits and natural, passages=texts.hits and not result.planted,
+            planted=key == "planted", passages=texts.hits and not result.planted,
             unclear=key in ("alone", "unclear") or files,
             unsure=key in ("alone", "unclear", "luck") or files,
         )],
-        actions=[*(said("samples.confirm") if key == "other" else ()), *said(
+        actions=[*(said("samples.confirm") if key == "other" else ()),
+                 *said("extraction.actions", natural=key == "natural"), *said(
             "samples.actions", out=key in ("planted", "memorized") and not files,
             none=not texts.hits, passages=key == "none", alone=key == "alone" or other,
             chat=chat and not texts.hits,
@@ -130,6 +134,8 @@ def _key(result: Sampled) -> str:
     if result.planted:
         if not found.texts.hits:
             return "other" if result.unplanted else "secret"
+        if result.natural:
+            return "natural"
         return "planted" if result.chance and result.chance.p_value <= SURE else "luck"
     return answer_of(found)
 

@@ -67,9 +67,8 @@ def _extracted(found: Extraction) -> Evidence:
 
 def _sampled(found: Sampled) -> Evidence:
     made, share = report_of(found), found.came_out().texts
-    natural = bool(found.settings.get("natural"))
     planted: Literal["planted", "found", ""] = (
-        "found" if natural else "planted" if found.planted else ""
+        "found" if found.natural else "planted" if found.planted else ""
     )
     figures = [block.table for block in made.outcome if isinstance(block, Figure)]
     tables = [block for block in (*figures, *made.brief) if isinstance(block, Table)]

@@ -367,3 +367,6 @@ def test_samples_of_natural_secrets_are_not_called_made_up(tmp_path):
         assert ("are made up" in page) == made_up
         assert ("planted secret" in page.lower()) == made_up
         assert ("may be real" in page) != made_up
+        assert ("where these secrets were found" in page) != made_up
+        assert "four times as many answers" not in page
+        assert ("planted secret" in found.summary()) == made_up
