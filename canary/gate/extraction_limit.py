@@ -25,10 +25,16 @@ from canary.gate.verdict import (
 from canary.statistics.numbers import clean, plural
 
 _ROUNDING_BITS = 1e-9
-_OWN_CANDIDATES = "a set made from the model's own candidates always comes out, and shows nothing"
+OWN_CANDIDATES = "a set made from the model's own candidates always comes out, and shows nothing"
 
 NOT_DRAWN = "these secrets were not drawn at random, so luck has an unknown chance"
 """What is said of natural secrets that come out, which decides nothing."""
+
+FIND_OUT = (
+    "find out where the set comes from: secrets that canary discover found in the training data "
+    "may be those of real people; for a chance, inject canaries of canary generate"
+)
+"""The cure."""
 
 LEVEL = 0.01
 """Canaries that come out as easily by luck in more than this share of audits decide nothing."""
@@ -177,11 +183,7 @@ def _finding(
     cure = "see canary extract, and train on fewer copies"
     does = f"luck alone does this in {share(luck)} of audits"
     if natural:
-        outcome, does = "undecided", f"{NOT_DRAWN}; {_OWN_CANDIDATES}"
-        cure = (
-            "find out where the set comes from: secrets that canary discover found in the training "
-            "data may be those of real people; for a chance, inject canaries of canary generate"
-        )
+        outcome, does, cure = "undecided", f"{NOT_DRAWN}; {OWN_CANDIDATES}", FIND_OUT
     elif luck > LEVEL:
         outcome = "undecided"
         cure = "take a larger space, where so few candidates hold no canary by luck"

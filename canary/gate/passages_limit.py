@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from canary.gate.extraction_limit import FIND_OUT, NOT_DRAWN, OWN_CANDIDATES
 from canary.gate.subjects import Subject, limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
 from canary.passages.extractable import Extractable, none_needed, said_share, share_percent
@@ -106,7 +107,8 @@ def check_samples(
         enough = math.ceil(math.log((1.0 - result.confidence) / 2) / math.log1p(-LEVEL))
         cure = f"draw at least {count(enough)} samples (--samples)"
         finding = replace(finding, outcome="undecided", sentence=finding.sentence + told, cure=cure)
-    what = "planted secrets" if result.planted else "passages"
+    secrets = "secrets" if result.natural else "planted secrets"
+    what = secrets if result.planted else "passages"
     shown = _beyond_chance(result) if result.planted else _recognized(found)
     finding = _doubted(finding, result.doubts(most))
     hidden = result.doubts(most) if result.planted else ()
@@ -165,7 +167,8 @@ def _named(finding: Finding, result: Verbatim | Sampled) -> Finding:
 def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Finding:
     """Whether the share of planted secrets that come out keeps a limit."""
     share, chance = result.came_out().texts, result.chance
-    hits = f"{count(share.hits)} of {plural(share.windows, 'planted secret')}"
+    secret = "secret" if result.natural else "planted secret"
+    hits = f"{count(share.hits)} of {plural(share.windows, secret)}"
     told = (
         f"{hits} ({100 * share.lower:.3g} % to {100 * share.upper:.3g} % at "
         f"{100 * share.confidence:g} %) came out {how}"
@@ -175,12 +178,15 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
     if result.exceeds(limit):
         outcome, cure = "memorized", _AGAIN
         told += f", above the limit of {_percent(limit)}; by chance, that many or more have {p}"
+    elif share.lower > limit and result.natural:
+        told += f", above the limit of {_percent(limit)}, but {NOT_DRAWN}; {OWN_CANDIDATES}"
+        cure = FIND_OUT
     elif share.lower > limit:
         told += f", above the limit of {_percent(limit)}, but chance may give that many ({p})"
         cure = "plant secrets of more digits, so that chance gives none of them"
     elif share.upper > limit:
         told += f", and the limit of {_percent(limit)} is in this interval"
-        cure = f"plant {_more(share, limit, 'secrets')}"
+        cure = f"{'take' if result.natural else 'plant'} {_more(share, limit, 'secrets')}"
     elif not trusted and not _beyond_chance(result):
         told += (
             f", within the limit of {_percent(limit)}, and nothing shows that the model was "
@@ -195,7 +201,7 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
         told += f", within the limit of {_percent(limit)}"
         told += f"; {plural(share.hits, 'secret')} came out all the same" if share.hits else ""
     return Finding(
-        *("passages", "share of planted secrets that come out", outcome, told, cure),
+        *("passages", f"share of {secret}s that come out", outcome, told, cure),
         **measured(limit, share, share.confidence),
     )
 

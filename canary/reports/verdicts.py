@@ -14,6 +14,7 @@ from canary.audits.audit_setup import with_control
 from canary.audits.extraction import Extraction
 from canary.gate.attacks_written import Attacks
 from canary.gate.check_result import percent_like
+from canary.gate.extraction_limit import NOT_DRAWN
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.watched import IN_BATCHES
@@ -202,7 +203,7 @@ def _decided(verdict: Verdict) -> Sequence[Text]:
     """What follows for who decides from a limit on a test without an audit."""
     if verdict.audits or verdict.tested is None:
         return []
-    if isinstance(verdict.tested, Extraction):  # nothing but its own limit
+    if isinstance(verdict.tested, Extraction) or NOT_DRAWN in verdict.reason.sentence:
         return report_of(verdict.tested).decide
     if isinstance(verdict.tested, Sampled) and verdict.outcome == "passed":
         came = bool(verdict.tested.came_out().texts.hits)

@@ -10,6 +10,7 @@ import pytest
 import canary
 from canary.errors import InputError
 from canary.gate.check_audit import check
+from canary.gate.extraction_limit import FIND_OUT, NOT_DRAWN, OWN_CANDIDATES
 from canary.models.decoding import Scheme
 from canary.passages.answers import Answers
 from canary.passages.likeness import Likeness
@@ -210,6 +211,19 @@ def test_samples_of_a_server_are_judged_as_other_results(tmp_path, made, asked, 
         check(found, max_auc=0.6)
     with pytest.raises(InputError, match="say so with trust_members"):
         check(found, max_extractable=0.1, verification="verified.json")
+
+
+def test_natural_secrets_that_come_out_of_a_server_have_no_chance_of_luck():
+    found = sampled_secrets(20)
+    found = replace(found, settings={**found.settings, "natural": True}, chance=None)
+    verdict = check(found, max_extractable=0.05)
+    assert verdict.outcome == "undecided"
+    assert f"but {NOT_DRAWN}; {OWN_CANDIDATES}; {FIND_OUT}" in str(verdict)
+    assert "planted" not in str(verdict) + verdict.about["Limit"] + verdict.reason.subject
+    assert verdict.reason.chance is None
+    assert "take about" in str(check(found, max_extractable=0.4))
+    none = replace(sampled_secrets(0), settings=found.settings, chance=None)
+    assert "take at least 72 secrets" in str(check(none, max_extractable=0.05))
 
 
 def sampled_passages(near, *, controls):

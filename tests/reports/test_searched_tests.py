@@ -131,14 +131,18 @@ def test_a_search_that_found_none_passes_on_your_word_and_only_with_a_proof():
 
 def test_natural_secrets_that_a_search_gives_have_no_chance_of_luck(tmp_path):
     """A set of the model's own candidates always comes out."""
+    sampled = a_sampling()
+    sampled = replace(sampled, settings={**sampled.settings, "natural": True}, chance=None)
+    limited = report_of(check(sampled, max_extractable=0.01))
     found = replace(searched(OUT), natural=True)
     verdict = check(found, no_extraction=True)
+    assert [*map(words_of, limited.decide)][:3] == [*map(words_of, report_of(sampled).decide)][:3]
     assert verdict.outcome == "undecided"
     assert verdict.findings[0].chance is None
     assert "luck alone" not in str(verdict)
     assert "an unknown chance; a set made from the model's own candidates" in verdict.summary()
     assert "injected" not in verdict.findings[0].sentence
-    for made in (report_of(found), report_of(verdict)):
+    for made in (report_of(found), report_of(verdict), report_of(sampled), limited):
         told = f"{made.label} {' '.join(map(words_of, [*made.sentences, *made.decide]))}"
         assert made.tone == "undecided"
         assert "by chance" not in told
@@ -146,6 +150,7 @@ def test_natural_secrets_that_a_search_gives_have_no_chance_of_luck(tmp_path):
         assert "where these secrets were found" in told
         assert "no reason to stop it" not in told
     assert report_of(verdict).label == "Undecided: the secrets were not drawn at random"
+    assert limited.label == report_of(verdict).label
     write_annex([found], tmp_path / "annex.md")
     assert "A set made from the model's own candidates" in (tmp_path / "annex.md").read_text()
 
