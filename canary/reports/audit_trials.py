@@ -68,7 +68,7 @@ def trials_of(
     """An audit as one attack, or two; with verdicts, what is above the limit of the first."""
     served, kind = audit.model.get("device") == "served", "Planted secrets"
     if audit.natural:
-        kind = "Secrets of the training data"
+        kind = "Secrets that were not drawn at random"
     threats = ("extraction", "regurgitation", *(("queries",) if served else ()))
     access = said_in_one("trial.audit.access", served=served, access=access_of(audit))
     groups = {n: group for n, group in audit.by_repetitions().items() if n}

@@ -50,7 +50,7 @@ def _extracted(found: Extraction) -> Evidence:
     trial = Trial(
         "Extraction: a search that does not know the secrets",
         ("extraction", "regurgitation", *(("queries",) if served else ())),
-        "Secrets of the training data" if found.natural else "Planted secrets",
+        "Secrets that were not drawn at random" if found.natural else "Planted secrets",
         method,
         said_in_one("trial.audit.access", served=served, access=access_of(found)),
         [said_of, *(made.sentences[:1] if found.unplanted or (found.natural and out) else ())],
@@ -78,7 +78,7 @@ def _sampled(found: Sampled) -> Evidence:
     trial = Trial(
         "Sampling: what the model writes when it is asked",
         ("extraction", "queries", "regurgitation"),
-        {"planted": "Planted secrets", "found": "Secrets of the training data"}.get(
+        {"planted": "Planted secrets", "found": "Secrets that were not drawn at random"}.get(
             planted, "Texts of the training data"
         ),
         said_in_one(

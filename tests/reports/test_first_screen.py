@@ -180,7 +180,7 @@ CASES = {
         natural({0: CHANCE, 2: [20.0, 1.0]}),
         "Not enough data to decide",
         "1 of 2 secrets was found in 954 guesses. Blind guessing takes 500,000,000 "
-        "guesses on average for each secret. These secrets were found in the training data",
+        "guesses on average for each secret. These secrets were not drawn at random: confirm where",
         "For a verdict, plant secrets",
     ),
     "none planted": (
