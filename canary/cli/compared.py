@@ -45,7 +45,12 @@ class Compared:
                     "audit.json; folders with audits elsewhere need a quoted pattern",
                     where="--group",
                 )
-            found[name.strip()] = [*dict.fromkeys([*found.get(name.strip(), []), *places])]
+            known = found.setdefault(name.strip(), [])
+            known += places
+            if twice := next((place for place in known if known.count(place) > 1), None):
+                raise InputError(
+                    "an audit is given twice", cure="name each audit once", where=str(twice)
+                )
         return found
 
     def results(self, files: list[Path], *, drawn: bool = False) -> tuple[Any, dict[str, Any]]:

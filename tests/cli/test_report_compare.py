@@ -139,6 +139,7 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
     for wrong, message in {
         ("--group", "with"): "--group: 'with' has no =",
         ("--group", "with=nothing/*"): "elsewhere need a quoted pattern",
+        ("--group", "with=with/0,with/1,with/0"): "an audit is given twice",
         ("with/0", *words): "audits are given as files and by --group",
         (): "there is no audit",
         (*words, "--label", "a"): "--label is not for groups",
