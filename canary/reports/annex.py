@@ -138,17 +138,20 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
     models = models_of(tests)
     name = models[0] if len(models) == 1 else "an AI model"
     untested = said("annex.untested", **kinds_of(tests))
+    worst = min(tests, key=_severity)
     return Report(
         title=f"Annex: memorization tests of {name}",
-        label="Evidence for an assessment, and no legal conclusion",
+        label=worst.answer.label,
+        tone=worst.answer.tone,
         about={"Made on": About.today().date},
-        sentences=said("annex.purpose"),
+        sentences=[_overall(trials), *said("annex.evidence")],
         notes=mixed_models(tests),
+        decide=_decide(trials, worst),
         sections=[
+            Section("purpose", "About this annex", said("annex.purpose")),
             Section("readers", "Who may read this", [Bullets(_readers(tests))]),
             Section("short", "What came out",
-                    [_overall(trials), *_costs(trials),
-                     Bullets([*_short(trials), *_weaker(trials)])]),
+                    [*_costs(trials), Bullets([*_short(trials), *_weaker(trials)])]),
             Section("tests", "The tests", [_tests(trials), *_sent(tests)]),
             Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
             *_details(tests),
@@ -160,6 +163,22 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
             Section("signature", "Signature", [Facts(dict.fromkeys(_SIGNED, "…" * 12))]),
         ],
     )  # fmt: skip
+
+
+def _severity(test: Evidence) -> tuple[bool, ...]:
+    """The worst test first: memorized, then a warning, then what is open."""
+    tone, warned = test.answer.tone, bool(getattr(test.tested, "unplanted", 0))
+    return tone != "memorized", not warned, tone != "undecided", not test.answer.decide
+
+
+def _decide(trials: Sequence[tuple[Evidence, Trial]], worst: Evidence) -> list[Text]:
+    """What follows from the worst test, as its own page says it, and that others say more."""
+    number = next(n for n, (test, _) in enumerate(trials, 1) if test is worst)
+    own = [text for text in worst.answer.decide if "--" not in words_of(text)]  # no options here
+    several = len({id(test) for test, _ in trials}) > 1
+    calm = worst.answer.tone not in ("memorized", "undecided", "suspect")
+    told = said("annex.decide", number=number, several=several, own=own or calm)
+    return [*own, *told]
 
 
 def _readers(tests: Sequence[Evidence]) -> list[Text]:

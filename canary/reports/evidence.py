@@ -76,7 +76,8 @@ class Evidence:
     another name was given. `secrets` says what kind of secrets a test without an audit is about, if
     any. `sent` is how many requests its last run sent to a server, `in_all` the folder of its
     answers and the requests of all runs with that folder, sent and allowed (0: no limit). `of`
-    is which kind of model was tested, empty if the result does not say.
+    is which kind of model was tested, empty if the result does not say. `judged` is the page of the
+    worst verdict on it.
     """
 
     report: Report
@@ -95,6 +96,12 @@ class Evidence:
     in_all: tuple[str, int, int] = ("", 0, 0)
     cost: Cost = field(default_factory=Cost)
     of: Literal["language", "classifier", ""] = "language"
+    judged: Report | None = None
+
+    @property
+    def answer(self) -> Report:
+        """The page that decides: that of its worst limit, if it has one."""
+        return self.judged or self.report
 
     @property
     def natural(self) -> bool:

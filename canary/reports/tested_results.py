@@ -287,7 +287,7 @@ def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
     shown = not test.audits and any(verdict.outcome == "memorized" for verdict in verdicts)
     tone = "memorized" if shown else test.report.tone
     report = replace(made.report, label=f"{test.report.label} ({came_out})", tone=tone)
-    return replace(made, report=report, trials=[first, *others])
+    return replace(made, report=report, trials=[first, *others], judged=report_of(verdicts[0]))
 
 
 def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[Text]:

@@ -99,7 +99,7 @@ def test_a_search_that_asked_for_too_few_candidates_to_judge_them_is_not_calm():
     assert (made.label, made.tone) == ("1 candidate; nobody checked which are real", UNDECIDED)
     said = " ".join(map(words_of, [*made.sentences, *made.decide, *made.actions]))
     assert "1 candidate has a probability of at least" in said
-    assert "Have the most probable candidate compared with the training data" in said
+    assert "before the most probable candidate was compared with the training data" in said
     assert "restrict who can ask it until this is decided" in said
     assert "only three or more can show that they look memorized" in said
     assert "no reason to stop it" not in said

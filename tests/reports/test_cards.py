@@ -424,7 +424,9 @@ def test_an_annex_begins_with_what_shows_memorization_and_what_leaves_it_open(tm
     assert "1 of 2 results shows that the model memorized (test 1). " in both
     assert "1 result leaves open whether it did (test" in both
     alone = write_annex([few], tmp_path / "a.md").read_text()
-    assert "The result does not prove that the model memorized. That is no proof that" in alone
+    assert "The result does not prove that the model memorized, or that it did not. 1 " in alone
+    top = both.index("**The model memorized planted secrets")
+    assert top < both.index("## What to do") < both.index("This follows from test 1, the worst")
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
@@ -656,3 +658,15 @@ def test_two_tests_of_one_thing_have_their_own_titles_and_numbers_on_a_card(tmp_
     (entry,) = yaml.safe_load(text.split("---")[1])["model-index"]
     keys = [(one["dataset"]["type"], m["type"]) for one in entry["results"] for m in one["metrics"]]
     assert len(set(keys)) == len(keys) == 4
+
+
+def test_the_colour_of_an_annex_is_that_of_its_limits(tmp_path):
+    audit = exact({4: [3.0] * 16, 64: [20.0] * 8, 0: [1.0] * 8}).named(model_name="net")
+    passed = trusting(audit, max_exposure_bits=5, require_learned=64)
+    failed = trusting(audit, max_exposure_bits=2, require_learned=64)
+    assert (passed.outcome, failed.outcome) == ("passed", "memorized")
+    for verdicts in ([passed], [passed, failed], []):
+        made = annex_of(read_evidence([audit, *verdicts]))
+        worst = report_of(verdicts[-1] if verdicts else audit)
+        assert (made.label, made.tone) == (worst.label, worst.tone)
+        assert "--" not in " ".join(map(words_of, made.decide))

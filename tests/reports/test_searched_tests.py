@@ -181,11 +181,13 @@ def test_one_annex_holds_samples_and_extractions(tmp_path):
     a_sampling().named(model_name="net").save(tmp_path / "samples.json")
     searched(OUT).save(tmp_path / "extraction.json")
     tests = read_evidence([tmp_path / "samples.json", tmp_path / "extraction.json"])
-    _, short, _, attacks = annex_of(tests).sections[:4]
-    assert words_of(short.blocks[0]).startswith(
-        "2 of 2 results show that the model memorized (tests"
-    )
-    costs = short.blocks[1]
+    made = annex_of(tests)
+    assert made.tone == "memorized"
+    assert words_of(made.sentences[0]).startswith("2 of 2 results show that the model memorized (")
+    assert "worst result" in words_of(made.decide[-1])
+    parts = {section.name: section for section in made.sections}
+    short, attacks = parts["short"], parts["attacks"]
+    costs = short.blocks[0]
     assert [row[2] for row in costs.rows] == ["none", "none"]
     *each, last = map(words_of, short.blocks[-1].items)
     assert [line[:7] for line in each] == ["Test 1.", "Test 2."]
