@@ -157,7 +157,7 @@ def test_baseline(command, audits):
 UPDATE = "--update-baseline --baseline"
 TEN = "--max-exposure-bits 10"
 BAD = {
-    "passed.json": "there is nothing to check; give a limit: --max-exposure-bits 10",
+    "passed.json": "there is nothing to check; give a limit: --max-exposure-bits 4",
     "passed.json --max-exposure-bits nan": "error: --max-exposure-bits: a limit of nan bits",
     "passed.json --max-exposure-bits 40": "no exposure could exceed the limit of 40 bits",
     "passed.json --max-p nan": "error: --max-p: a limit of nan on p-values makes no sense",
