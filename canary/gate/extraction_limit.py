@@ -134,7 +134,8 @@ def check_extraction(
         finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     elif finding.outcome == "passed" and not result.natural:
         notes.append("that the canaries were in the training data is your word")
-    allowed = f"none of {plural(len(planted), 'planted canary', 'planted canaries')} comes out"
+    names = ("secret", "secrets") if result.natural else ("planted canary", "planted canaries")
+    allowed = f"none of {plural(len(planted), *names)} comes out"
     return verdict_on(
         *("an extraction", [finding], undecided, notes),
         about={"Limit": f"{allowed} of a search for {plural(result.top, 'candidate')}"},

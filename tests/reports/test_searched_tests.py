@@ -142,6 +142,7 @@ def test_natural_secrets_that_a_search_gives_have_no_chance_of_luck(tmp_path):
     assert "luck alone" not in str(verdict)
     assert "an unknown chance; a set made from the model's own candidates" in verdict.summary()
     assert "injected" not in verdict.findings[0].sentence
+    assert verdict.about["Limit"].startswith("none of 4 secrets comes out")
     for made in (report_of(found), report_of(verdict), report_of(sampled), limited):
         told = f"{made.label} {' '.join(map(words_of, [*made.sentences, *made.decide]))}"
         assert made.tone == "undecided"
