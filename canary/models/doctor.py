@@ -11,7 +11,7 @@ from typing import Any
 
 from canary.errors import CanaryError, InputError, ModelError
 from canary.formats.format import Format
-from canary.models.english import SENTENCES, TEXTS, english_rows, price_rows, price_texts
+from canary.models.english import SENTENCES, TEXTS, english_rows, price_rows, rows_of
 from canary.models.examining import TOKENS_BY_DEFAULT, examined, finding_of, reading
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
@@ -239,9 +239,10 @@ def _english(model: LanguageModel) -> Finding:
 def _own_texts(model: LanguageModel, texts: Sequence[str]) -> Finding:
     if model.facts.device == "served":
         return unchecked("its server compared the tokenizer when it was opened")
-    priced = price_texts(model, texts)
+    rows = rows_of(model, texts)
+    priced = price_rows(model, rows, shuffles=1)
     if priced is None:
-        return unchecked("no text has two tokens, or memory ran out")
+        return unchecked("memory ran out" if rows else "no text has two tokens")
     some = [text for text in texts if text.strip()][:TEXTS]
     figure = (
         f"{priced.bits_per_token:.2f} bits ({priced.bits_per_token * LN2:.2f} nats) per token of "

@@ -91,12 +91,12 @@ def price_rows(
     return English(plain, shuffled, float(np.log2(model.facts.vocabulary)))
 
 
-def price_texts(model: LanguageModel, texts: Sequence[str]) -> English | None:
-    """Price the first texts such as the model was trained on, as `price_rows`."""
+def rows_of(model: LanguageModel, texts: Sequence[str]) -> list[list[int]]:
+    """The tokens of the first texts such as the model was trained on, those of two or more."""
     some = [text for text in texts if text.strip()][:TEXTS]
     most = min(model.facts.length_limit or _TOKENS, _TOKENS)
     rows = [list(encoding.ids)[:most] for encoding in model.tokenizer.encode(some)]
-    return price_rows(model, [row for row in rows if len(row) > 1], shuffles=1)
+    return [row for row in rows if len(row) > 1]
 
 
 def note_on_english(
@@ -114,7 +114,7 @@ def note_on_english(
     english = price_rows(model, english_rows(model), shuffles=1)
     if english is None or (english.ordinary and english.in_order):
         return None
-    own = price_texts(model, texts)
+    own = price_rows(model, rows_of(model, texts), shuffles=1)
     if own is not None and own.ordinary and own.in_order:
         return None
     bits = f"{english.bits_per_token:.1f} bits per token"
