@@ -166,9 +166,10 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
 
 
 def _severity(test: Evidence) -> tuple[bool, ...]:
-    """The worst test first: memorized, then a warning, then what is open."""
+    """The worst test first: memorized, then a warning, what is open, and what went wrong."""
     tone, warned = test.answer.tone, bool(getattr(test.tested, "unplanted", 0))
-    return tone != "memorized", not warned, tone != "undecided", not test.answer.decide
+    ranks = tone != "memorized", not warned, tone != "undecided", tone != "suspect"
+    return *ranks, not test.answer.decide
 
 
 def _decide(trials: Sequence[tuple[Evidence, Trial]], worst: Evidence) -> list[Text]:

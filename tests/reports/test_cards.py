@@ -670,3 +670,6 @@ def test_the_colour_of_an_annex_is_that_of_its_limits(tmp_path):
         worst = report_of(verdicts[-1] if verdicts else audit)
         assert (made.label, made.tone) == (worst.label, worst.tone)
         assert "--" not in " ".join(map(words_of, made.decide))
+    wrong = exact({4: [1.0] * 8, 0: [20.0] * 8}).named(model_name="net")  # controls look learned
+    made = annex_of(read_evidence([audit, passed, wrong]))
+    assert (report_of(passed).tone, made.tone) == ("not-found", "suspect")
