@@ -39,6 +39,23 @@ def for_cifar10() -> nn.Module:
     return network.to(memory_format=torch.channels_last)
 
 
+def vgg_for_cifar10() -> nn.Module:
+    """32 x 32 x 3 values to 10 logits: three blocks of two convolutions each, as in VGG."""
+    channels = (3, 32, 64, 128)
+    blocks = [
+        layer
+        for before, after in pairwise(channels)
+        for layer in (
+            *(nn.Conv2d(before, after, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(after, after, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
+        )
+    ]
+    network = nn.Sequential(
+        _Images(), *blocks, nn.Flatten(), nn.Linear(2048, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
+    return network.to(memory_format=torch.channels_last)
+
+
 def for_location30() -> nn.Module:
     """446 zeros and ones to 30 logits."""
     return nn.Sequential(nn.Linear(446, 64), nn.ReLU(), nn.Linear(64, 30))

@@ -1,6 +1,6 @@
 """Attacks S, P, R, D, L, LiRA and RMIA on fleets of classifiers: tables and figures.
 
-    python run.py --data DATA --work WORK --out OUT [--only mnist-1 cifar10 ...]
+    python run.py --data DATA --work WORK --out OUT [--only mnist-1 cifar10 ...] [--processes 2]
 
 DATA has a folder for each data set (README.md says where the files come from). Models go
 to WORK, outside the repository; killed and started again the run goes on where it was. OUT gets
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -213,8 +214,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     names = [one.name for one in CONFIGURATIONS]
     parser.add_argument("--only", nargs="+", choices=names, default=STANDARD)
+    parser.add_argument("--processes", type=int, default=1, help="that train at a time")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of further processes
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
@@ -223,7 +226,7 @@ def main() -> None:
             continue
         source = configuration.name.split("-")[0]
         data = drawn(READERS[source](options.data / source), configuration)
-        found = tables(data, configuration, options.work)
+        found = tables(data, configuration, options.work, processes=options.processes)
         results[configuration.name] = studied(found, configuration, options.out)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(f"\n{configuration.name}\n", *attacks(results[configuration.name]), sep="\n")

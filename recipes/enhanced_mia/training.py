@@ -19,6 +19,7 @@ from canary.fleet.splits import Split, halves, leave_one_out, soft_labelled, sub
 from canary.fleet.torch_training import TorchTraining
 from canary.signals.signal_table import SignalTable
 from canary.workers.local import Here
+from canary.workers.processes import Processes
 
 SIGNALS = ("loss", "logit-confidence", "confidence", "correctness")
 
@@ -178,10 +179,19 @@ def topped_up(
 
 
 def tables(
-    data: Data, configuration: Configuration, work: Path, told: Callable[[str], None] = print
+    data: Data,
+    configuration: Configuration,
+    work: Path,
+    told: Callable[[str], None] = print,
+    *,
+    processes: int = 1,
 ) -> Tables:
-    """Train what is not yet there, and gather what all models say of the pool."""
+    """Train what is not yet there, and gather what all models say of the pool.
+
+    Several `processes` train models one by one; one of them, as many in one as it says.
+    """
     pool = configuration.pool
+    workers = Here(at_once=configuration.at_once) if processes == 1 else Processes(count=processes)
 
     def run(kind: str, split: Split, count: int, seed: int) -> tuple[Fleet, Path, SignalTable]:
         fleet = Fleet(
@@ -189,7 +199,6 @@ def tables(
             outputs="logits", signals=SIGNALS, checkpoints=kind == "models",
         )  # fmt: skip
         folder = work / f"{configuration.name}-{kind}"
-        workers = Here(at_once=configuration.at_once)
         table = fleet.run(
             folder=folder,
             workers=workers,

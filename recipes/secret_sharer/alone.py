@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,15 @@ def canaries_of(path: Path, seed: int, *, quick: bool) -> canary.CanarySet:
     if not path.exists():
         pairs = list(zip(FORMATS, COPIES, strict=True))[:: 11 if quick else 1]
         formats = [text.replace("{digit:9}", "{digit:4}") if quick else text for text, _ in pairs]
-        drawn = canary.generate(formats, repetitions=[1], per_repetition=1, controls=1, seed=seed)
-        copies = [replace(c, repetitions=pairs[c.format][1] if c.repetitions else 0) for c in drawn]
-        replace(drawn, canaries=tuple(copies)).save(path)
+        one_each(formats, [copies for _, copies in pairs], seed).save(path)
     return canary.CanarySet.load(path)
+
+
+def one_each(formats: Sequence[str], copies: Sequence[int], seed: int) -> canary.CanarySet:
+    """A canary of each format, with the number of copies at its place, and a control."""
+    drawn = canary.generate(formats, repetitions=[1], per_repetition=1, controls=1, seed=seed)
+    copied = [replace(c, repetitions=copies[c.format] if c.repetitions else 0) for c in drawn]
+    return replace(drawn, canaries=tuple(copied))
 
 
 def train_strategy(args: argparse.Namespace) -> None:

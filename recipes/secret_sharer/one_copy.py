@@ -9,7 +9,7 @@ company show what the same lines do under another prefix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -86,6 +86,17 @@ def summary(results: Mapping[str, Any]) -> str:
             more = interval([float(np.mean(b) - np.mean(a)) for a, b in bits])
             nats = " → ".join(f"{one:.3f}" for one in loss)
             lines.append(f"| {where} | {name} | {nats} | {shown} | {more} |")
+    if len(batches) > 1:
+        curves = {
+            batch: [
+                row["epochs"]
+                for row in results["trainings"].values()
+                if "variants" in row and row["about"]["arm"] == "alone"
+                if row["about"]["batch"] == batch
+            ]
+            for batch in batches
+        }
+        lines += ["", *at_equal_loss(curves)]
     company = [single_copies(epoch)[own:] for epoch in arms["shared"].values()]
     if company:
         within = np.sqrt(np.mean([np.var(bits, ddof=1) for bits in company]))
@@ -96,6 +107,34 @@ def summary(results: Mapping[str, Any]) -> str:
             f"{mean} bits; standard deviation over canaries within a training {within:.1f} bits.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def at_equal_loss(curves: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]) -> list[str]:
+    """Table of the exposure of each batch size at the test loss that every training reaches.
+
+    `curves` has the epochs of each training. What lies between two of them is interpolated.
+    """
+    reached = max(epochs[-1]["test_nats"] for rows in curves.values() for epochs in rows)
+    lines = [
+        f"| batch | trainings | epochs until the test loss is {reached:.3f} | exposure there, bits "
+        "| at the end |",
+        "| ---: | ---: | ---: | --- | --- |",
+    ]
+    for batch, rows in curves.items():
+        passes, there = np.transpose([passing(epochs, reached) for epochs in rows]).tolist()
+        ends = [float(np.mean(single_copies(epochs[-1]))) for epochs in rows]
+        lines.append(
+            f"| {batch} | {len(rows)} | {np.mean(passes):.1f} | {interval(there)} "
+            f"| {interval(ends)} |"
+        )
+    return lines
+
+
+def passing(epochs: Sequence[Mapping[str, Any]], nats: float) -> list[float]:
+    """At which epoch a training passes a test loss, and the mean exposure of its canaries there."""
+    losses = [-epoch["test_nats"] for epoch in epochs]
+    values = [e["epoch"] for e in epochs], [np.mean(single_copies(e)) for e in epochs]
+    return [float(np.interp(-nats, losses, of_epochs)) for of_epochs in values]
 
 
 def single_copies(epoch: Mapping[str, Any]) -> list[float]:

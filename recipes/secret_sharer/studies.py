@@ -26,11 +26,22 @@ import orders
 import other_networks
 import overtraining
 import regularization
+import strategies
 import torch
 import words
 from study import run
 
-MODULES = (one_copy, regularization, batches, orders, optimizers, other_networks, contexts, dp_sgd)
+MODULES = (
+    one_copy,
+    regularization,
+    batches,
+    orders,
+    optimizers,
+    strategies,
+    other_networks,
+    contexts,
+    dp_sgd,
+)
 STUDIES = {
     study.name: study
     for study in (
