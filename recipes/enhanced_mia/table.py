@@ -17,6 +17,8 @@ NAMES = {
     "mnist-1": "MNIST I",
     "mnist-2": "MNIST II",
     "cifar10": "CIFAR-10",
+    "cifar10-1": "CIFAR-10 I",
+    "cifar10-vgg": "CIFAR-10, VGG",
 }
 
 AGREEMENT = {

@@ -90,6 +90,7 @@ ALEXNET = TorchTraining(
     weight_decay=1e-3,
     device="cpu",
 )
+VGG = replace(ALEXNET, build=networks.vgg_for_cifar10, epochs=30, learning_rate=1e-3)
 PURCHASES = TorchTraining(
     build=networks.for_purchase100, epochs=30, batch_size=32, learning_rate=0.02, device="cpu"
 )
@@ -122,6 +123,10 @@ CONFIGURATIONS = (
     Configuration(
         name="cifar10-1", train=ALEXNET, members=2500, population=5000,
         models=64, targets=3, distilled=32,
+    ),
+    Configuration(
+        name="cifar10-vgg", train=VGG, members=2500, population=5000,
+        models=32, targets=1, distilled=30,
     ),
     Configuration(
         name="purchase100-1", train=PURCHASES, members=2500, population=5000,

@@ -65,6 +65,19 @@ def test_attacks_find_what_was_memorized(recipe, tmp_path):
     assert len([line for line in told if "without" in line]) == 18  # the second time at once
 
 
+@pytest.mark.slow
+def test_processes_train_the_same_models(recipe, tmp_path):
+    configuration = small(recipe, models=4, targets=1, distilled=2, points=0, at_once=1)
+    data = recipe["training"].drawn(made_up(400), configuration)
+    one, two = (
+        recipe["training"].tables(data, configuration, tmp_path / f"{count}", processes=count)
+        for count in (1, 2)
+    )
+    np.testing.assert_array_equal(one.main.signal("loss"), two.main.signal("loss"))
+    (first,), (second,) = one.distilled, two.distilled
+    np.testing.assert_array_equal(first.signal("loss"), second.signal("loss"))
+
+
 def test_the_page_tells_what_is_kept(recipe):
     kept = json.loads((RECIPE / "results.json").read_text())
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
@@ -126,7 +139,8 @@ def test_images_are_read_as_one_colour_after_the_other(recipe, tmp_path):
     x, y = recipe["data"].cifar10(tmp_path)
     np.testing.assert_allclose(x, images / 255, atol=1e-6)
     assert y.tolist() == [9, 3]
-    assert recipe["networks"].for_cifar10()(torch.from_numpy(x)).shape == (2, 10)
+    for network in ("for_cifar10", "vgg_for_cifar10"):
+        assert getattr(recipe["networks"], network)()(torch.from_numpy(x)).shape == (2, 10)
     path.write_bytes(bytes(3000))
     with pytest.raises(InputError, match=r"batch_1\.bin: 3,000 bytes.*binary version of CIFAR-10"):
         recipe["data"].cifar10(tmp_path)

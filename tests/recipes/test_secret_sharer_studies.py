@@ -130,6 +130,42 @@ def test_a_sweep_shows_utility_beside_exposure_for_each_setting(name, tmp_path):
 
 
 @pytest.mark.slow
+def test_strategies_are_compared_by_numbers_of_copies(tmp_path):
+    shown = run_study("strategies", tmp_path)
+    trainings = study_results(tmp_path, "strategies")["trainings"]
+    ends = [row["epochs"][-1] for row in trainings.values()]
+    assert [[one["copies"] for one in end["canaries"]] for end in ends] == [[1, 0, 9, 0]] * 2
+    rows = [line.split("|") for line in shown.splitlines() if line.startswith("| ")][2:]
+    assert [row[1].strip() for row in rows] == ["control", "1", "9"]
+    bits = [f"{end['canaries'][2]['bits']:.1f}" for end in ends]
+    assert [row.strip() for row in rows[2][2:4]] == [f"{one}: {one}" for one in bits]
+    assert [f"({end['test_nats']:.3f})" in shown for end in ends] == [True, True]
+    for name in trainings:
+        check_no_secret(tmp_path / "strategies" / name, trainings)
+
+
+def test_batches_are_compared_at_the_loss_that_all_reach(recipe):
+    def epochs(*points):
+        return [
+            {
+                "epoch": number,
+                "test_nats": nats,
+                "canaries": [{"copies": copies, "bits": bits * copies} for copies in (1, 0)],
+            }
+            for number, (nats, bits) in enumerate(points, 1)
+        ]
+
+    fast, slow = (
+        epochs((1.6, 2.0), (1.2, 6.0), (1.1, 9.0)),
+        epochs((2.0, 0.0), (1.8, 1.0), (1.4, 3)),
+    )
+    assert recipe["one_copy"].passing(fast, 1.4) == pytest.approx([1.5, 4.0])
+    *_, first, second = recipe["one_copy"].at_equal_loss({64: [fast], 256: [slow]})
+    assert first == "| 64 | 1 | 1.5 | 4.0 | 9.0 |"
+    assert second == "| 256 | 1 | 3.0 | 3.0 | 3.0 |"
+
+
+@pytest.mark.slow
 def test_what_is_known_around_a_secret_is_seen_in_one_model(tmp_path):
     shown = run_study("context", tmp_path)
     trainings = study_results(tmp_path, "context")["trainings"]
