@@ -14,7 +14,7 @@ import numpy as np
 from alone import FORMATS, one_each
 from optimizers import CHANGES
 from optimizers import STUDY as OPTIMIZERS
-from study import Texts, interval, sweep
+from study import Texts, best_of, interval, sweep
 from train import Settings
 
 import canary
@@ -35,28 +35,36 @@ def one_to_nine(_: Texts, seed: int, *, quick: bool) -> canary.CanarySet:
 
 
 def summary(results: Mapping[str, Any]) -> str:
-    """Each strategy's loss, and its exposures by copies: each seed, the mean and its interval."""
-    ends: dict[str, list[Mapping[str, Any]]] = {}
+    """Losses, and exposures by copies, where a user would stop and at the end.
+
+    Exposures are means over the canaries of a training: of each seed, and their interval.
+    """
+    columns: dict[str, list[Mapping[str, Any]]] = {}
     for row in results["trainings"].values():
         if "variants" in row:
-            ends.setdefault(row["about"]["strategies"], []).append(row["epochs"][-1])
-    copies = sorted({one["copies"] for rows in ends.values() for one in rows[0]["canaries"]})
+            name, epochs = row["about"]["strategies"], row["epochs"]
+            columns.setdefault(f"{name}, at least validation loss", []).append(best_of(epochs))
+            columns.setdefault(f"{name}, at the end", []).append(epochs[-1])
+    losses = (
+        f"{np.mean(nats):.3f}: {', '.join(f'{one:.3f}' for one in nats)}"
+        for nats in ([epoch["test_nats"] for epoch in epochs] for epochs in columns.values())
+    )
     lines = [
-        f"| copies | {' | '.join(f'{name}: exposure, bits' for name in ends)} |",
-        f"| ---: |{' --- |' * len(ends)}",
+        f"| copies | {' | '.join(columns)} |",
+        f"| --- |{' --- |' * len(columns)}",
+        f"| test loss, nats/char | {' | '.join(losses)} |",
     ]
-    for number in copies:
+    some = next(iter(columns.values()))[0]["canaries"]
+    for copies in sorted({one["copies"] for one in some}):
         cells = []
-        for rows in ends.values():
-            bits = [[c["bits"] for c in row["canaries"] if c["copies"] == number] for row in rows]
-            each = [float(np.mean(one)) for one in bits]
+        for epochs in columns.values():
+            each = [
+                float(np.mean([c["bits"] for c in epoch["canaries"] if c["copies"] == copies]))
+                for epoch in epochs
+            ]
             cells.append(f"{interval(each)}: {', '.join(f'{one:.1f}' for one in each)}")
-        lines.append(f"| {number or 'control'} | {' | '.join(cells)} |")
-    losses = [
-        f"{name}: {np.mean(nats):.3f} ({', '.join(f'{one:.3f}' for one in nats)})"
-        for name, nats in ((n, [row["test_nats"] for row in rows]) for n, rows in ends.items())
-    ]
-    return "\n".join([*lines, "", f"Test loss at the end, nats/char: {'; '.join(losses)}."]) + "\n"
+        lines.append(f"| {copies or 'control'} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 STUDY = replace(

@@ -36,6 +36,7 @@ def recipe():
         ("architecture", 0),
         ("word-settings", 0),
         ("words-by-characters", 0),
+        ("strategies", 0),
         ("one-copy", 14),
     ],
 )
@@ -135,11 +136,12 @@ def test_strategies_are_compared_by_numbers_of_copies(tmp_path):
     trainings = study_results(tmp_path, "strategies")["trainings"]
     ends = [row["epochs"][-1] for row in trainings.values()]
     assert [[one["copies"] for one in end["canaries"]] for end in ends] == [[1, 0, 9, 0]] * 2
-    rows = [line.split("|") for line in shown.splitlines() if line.startswith("| ")][2:]
-    assert [row[1].strip() for row in rows] == ["control", "1", "9"]
-    bits = [f"{end['canaries'][2]['bits']:.1f}" for end in ends]
-    assert [row.strip() for row in rows[2][2:4]] == [f"{one}: {one}" for one in bits]
-    assert [f"({end['test_nats']:.3f})" in shown for end in ends] == [True, True]
+    lines = [line.split("|")[1:-1] for line in shown.splitlines() if line.startswith("| ")]
+    losses, *rows = lines[2:]
+    assert [row[0].strip() for row in rows] == ["control", "1", "9"]
+    for at, end in zip((2, 4), ends, strict=True):
+        bits, nats = f"{end['canaries'][2]['bits']:.1f}", f"{end['test_nats']:.3f}"
+        assert (rows[2][at].strip(), losses[at].strip()) == (f"{bits}: {bits}", f"{nats}: {nats}")
     for name in trainings:
         check_no_secret(tmp_path / "strategies" / name, trainings)
 
