@@ -48,6 +48,14 @@ def test_the_page_has_the_numbers_of_a_study(name, left):
         assert study.summary(results) in (RECIPE / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_page_has_the_numbers_of_the_curve(recipe):
+    found = json.loads((RECIPE / "curve.json").read_text())
+    assert [one["draws"] for one in found["formats"]] == [1_000_000] * 2
+    assert len(found["canaries"]) == 48
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    assert recipe["curve"].summary(found) in page
+
+
 def without_seconds(data):
     """Parsed JSON without its times."""
     if isinstance(data, list):
@@ -98,6 +106,31 @@ def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
     for name in whole["trainings"]:
         check_no_secret(again / "one-copy" / name, whole)
         assert not (again / "one-copy" / name / "epoch-01" / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_the_curve_is_compared_with_ranks_of_the_same_canaries(studies, tmp_path):
+    alone, shared = (studies / "one-copy" / f"{arm}-batch-16-seed-0" for arm in ("alone", "shared"))
+    model = canary.load(shared / "epoch-02", factory=f"{RECIPE}/model.py:build")
+    company = CanarySet.load(shared / "company.json")
+    audit = canary.audit(model, company, method="sampling", draws=2000, start_token="\n")
+    audit.save(tmp_path / "audit.json")
+    out = ("--out", tmp_path / "curve.json")
+    shown = run_script(
+        RECIPE / "curve.py", tmp_path / "audit.json", shared / "epoch-02" / "exposures.json", *out
+    )
+    found = json.loads((tmp_path / "curve.json").read_text())
+    assert [one["draws"] for one in found["formats"]] == [2000]
+    assert [one["copies"] for one in found["canaries"]] == [1, 1, 10, 10]
+    assert all(abs(one["curve"] - one["rank"]) < 1 for one in found["canaries"] if one["rank"] < 5)
+    assert sum(int(line.split("|")[2]) for line in shown.splitlines() if " to " in line) == 4
+    with pytest.raises(ScriptError, match="not of the same canaries"):
+        run_script(
+            RECIPE / "curve.py",
+            tmp_path / "audit.json",
+            alone / "epoch-02" / "exposures.json",
+            *out,
+        )
 
 
 SLOW = [
