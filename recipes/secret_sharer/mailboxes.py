@@ -277,20 +277,29 @@ def table(results: Mapping[str, Any]) -> str:
                 f"{sum(row['place'] == 1 for row in rows)} of {len(rows)} | "
                 f"{sum(row['place'] is not None for row in rows)} of {len(rows)} |"
             )
-    both = [
-        (row["copies"], row["bits"] - float(np.mean(row["control_bits"])))
-        for row in every
-        if row["control_bits"]
+    lines += [
+        "",
+        "| numbers | copies | how many | more bits than the controls at the same place: mean of "
+        "each mailbox | mean of these |",
+        "| --- | ---: | ---: | --- | --- |",
     ]
-    lines += ["", "| copies | numbers | more bits than the controls at the same place: mean |"]
-    lines += ["| --- | ---: | --- |"]
-    for low, high in ((1, 1), (2, 3), (4, 9), (10, 10**9)):
-        gains = [gain for copies, gain in both if low <= copies <= high]
-        if gains:
-            name = (
-                str(low) if low == high else f"{low} or more" if high > 99 else f"{low} to {high}"
-            )
-            lines.append(f"| {name} | {len(gains)} | {interval(gains)} |")
+    for form in dict.fromkeys(row["form"] for row in every):
+        for low, high in ((1, 1), (2, 3), (4, 9), (10, 10**9)):
+            gains = [
+                [
+                    row["bits"] - float(np.mean(row["control_bits"]))
+                    for row in box["secrets"]
+                    if row["form"] == form and low <= row["copies"] <= high and row["control_bits"]
+                ]
+                for box in results["mailboxes"].values()
+            ]
+            means = [float(np.mean(of_it)) for of_it in gains if of_it]
+            if means:
+                name = f"{low}" if low == high else f"{low} to {high}" if high < 99 else f"{low} on"
+                shown = ", ".join(f"{mean:.1f}" for mean in means)
+                lines.append(
+                    f"| {form} | {name} | {sum(map(len, gains))} | {shown} | {interval(means)} |"
+                )
     return "\n".join(lines) + "\n"
 
 

@@ -119,7 +119,7 @@ def of_too_long(results: Mapping[str, Any]) -> str:
     rows = finished(results)
     space = rows[0]["about"]["space_bits"]
     lines = [
-        "| epoch | training loss, nats/char | test loss | exposure, bits | the most likely of all "
+        "| epoch | training loss, nats/char | test loss | exposure, bits | surely the most likely "
         "| skew-normal estimate, bits | of controls, bits |",
         "| ---: | ---: | ---: | --- | ---: | --- | --- |",
     ]
@@ -140,20 +140,24 @@ def of_too_long(results: Mapping[str, Any]) -> str:
     best = [best_of(row["epochs"]) for row in rows]
     curves = [[by_curve(epoch) for epoch in row["epochs"]] for row in rows]
     tops = [1 + int(np.argmax(curve)) for curve in curves]
+    since = [c[-1] - c[e["epoch"] - 1] for c, e in zip(curves, best, strict=True)]
     return "\n".join(
         [
             *lines,
             "",
             f"Least validation loss at epochs {listed(e['epoch'] for e in best)}, with "
-            f"{each([injected_bits(epoch) for epoch in best])} bits. The skew-normal estimate is "
-            f"highest at epochs {listed(tops)}; at the last epoch it has changed by "
-            f"{each([curve[-1] - max(curve) for curve in curves])} bits.\n",
+            f"{each([injected_bits(epoch) for epoch in best])} bits. From there to the last epoch "
+            f"the skew-normal estimate changes by {each(since)} bits; from its own highest, at "
+            f"epochs {listed(tops)}, by {each([curve[-1] - max(curve) for curve in curves])}.\n",
         ]
     )
 
 
 def of_first_passes(results: Mapping[str, Any]) -> str:
-    """What changes in a part where a canary is read, and in the parts where it is not."""
+    """What changes in a part where a canary is read, and in the parts where it is not.
+
+    The very first part is left out: what was before it, no model has measured.
+    """
     rows = finished(results)
     parts = rows[0]["about"]["parts"]
     lines = [
@@ -163,7 +167,7 @@ def of_first_passes(results: Mapping[str, Any]) -> str:
     ]
     passes = len(rows[0]["epochs"]) // parts
     for start in range(0, passes, 2):
-        found = [changes(row, start * parts, (start + 2) * parts) for row in rows]
+        found = [changes(row, max(1, start * parts), (start + 2) * parts) for row in rows]
         sides = [[float(np.mean(one[side])) for one in found] for side in (0, 1)]
         after = [injected_bits(row["epochs"][(start + 2) * parts - 1]) for row in rows]
         cells = [each(after), each(sides[0]), each([(parts - 1) * bits for bits in sides[1]])]

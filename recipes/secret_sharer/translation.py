@@ -359,8 +359,17 @@ def study(pairs: Sequence[Pair], plan: Plan, work: Path) -> dict[str, Any]:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """Exposure by copies for both kinds, and the controls."""
-    every = [row for one in results["trainings"].values() for row in one["canaries"]]
+    """Exposure by copies for both kinds, and the controls; intervals over trainings."""
+    every = [
+        row | {"seed": seed}
+        for seed, one in results["trainings"].items()
+        for row in one["canaries"]
+    ]
+
+    def over_trainings(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+        each = [[row[name] for row in rows if row["seed"] == one] for one in results["trainings"]]
+        return interval([float(np.mean(bits)) for bits in each])
+
     lines = [
         "| copies | number in both sentences: by draws, bits | the paper's curve, bits: mean "
         "| number in the translation alone, bits | mean |",
@@ -374,10 +383,10 @@ def table(results: Mapping[str, Any]) -> str:
             f"≥ {row['lower_bits']:.1f}" if row["bits"] is None else f"{row['bits']:.1f}"
             for row in both
         )
-        curve = interval([row["curve_bits"] for row in both])
+        curve = over_trainings(both, "curve_bits")
         ranks = ", ".join(f"{row['bits']:.1f}" for row in alone)
-        name, mean = copies or "control", interval([row["bits"] for row in alone])
-        lines.append(f"| {name} | {drawn} | {curve} | {ranks} | {mean} |")
+        mean = over_trainings(alone, "bits")
+        lines.append(f"| {copies or 'control'} | {drawn} | {curve} | {ranks} | {mean} |")
     return "\n".join(lines) + "\n"
 
 
