@@ -137,7 +137,7 @@ def test_the_page_has_the_numbers_of_the_mailboxes():
     first, found = ([row for row in rows if row["place"] in range(1, last + 1)] for last in (1, 10))
     assert f"So {len(first)} of {len(rows)} numbers are the most likely" in page
     assert sum(row["copies"] == 1 for row in first) == 2
-    assert f"Extraction found these {len(found)} in " in page
+    assert f"{len(found)} are among the first ten. The search" in page
     assert [*sorted(row["queries"] for row in found)[-2:]] == [5425, 20_000]
     beside = [bit for r in rows if r["form"] == "telephone" for bit in r["control_bits"]]
     assert f"up to {max(beside):.1f} bits at the same places, {np.median(beside):.1f} in" in page
