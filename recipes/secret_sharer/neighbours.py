@@ -2,24 +2,25 @@
 
 Usage::
 
-    python neighbours.py MODEL --canaries canaries.json --id canary-1
+    python neighbours.py MODEL --canaries canaries.json --id canary-1 --out neighbours.json
 
-Beside them stand the likeliest of all candidates, which a search finds and proves. Digits
-that agree with the canary's are shown as dots, so the tables tell how the model treats a
-canary's neighbours and do not tell the canary; of those that are no neighbours only the
+Beside them are the likeliest of all candidates, which a search finds and proves. Digits
+that agree with the canary's are shown as dots, so the table shows how the model treats a
+canary's neighbours, and not the canary; of those that are no neighbours only the
 number of other digits is shown.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from model import build
+from study import written
 
 import canary
 
@@ -46,6 +47,23 @@ def masked(candidate: str, fill: str) -> str:
     return shown if others <= SUBSTITUTIONS else f"{others} other digits"
 
 
+def table(found: Mapping[str, Any]) -> str:
+    """The nearest neighbours and the most likely of all, side by side."""
+    lines = [
+        f"| within {SUBSTITUTIONS} substitutions | Px, bits | of all | Px, bits |",
+        "| --- | ---: | --- | ---: |",
+    ]
+    for near, best in zip(found["top"], found["of_all"], strict=True):
+        cells = (f"{one['shown']} | {one['px_bits']:.2f}" for one in (near, best))
+        lines.append(f"| {' | '.join(cells)} |")
+    proven = sum(one["proven"] for one in found["of_all"])
+    lines.append(
+        f"\n{found['copies']} copies; {found['candidates']:,} candidates within {SUBSTITUTIONS} "
+        f"substitutions; {proven} of the most likely of all proven by {found['queries']:,} queries."
+    )
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
@@ -54,6 +72,7 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=10)
     parser.add_argument("--budget", type=int, default=1_000_000, help="queries of the search")
     parser.add_argument("--start-token", default="\n")
+    parser.add_argument("--out", type=Path, required=True, help="for the numbers, no secrets")
     args = parser.parse_args()
     canaries = canary.CanarySet.load(args.canaries)
     chosen = next(c for c in canaries if c.id == args.id)
@@ -83,7 +102,8 @@ def main() -> None:
         ],
         "queries": search.queries,
     }
-    print(json.dumps(found))
+    written(args.out, found)
+    print(table(found))
 
 
 if __name__ == "__main__":

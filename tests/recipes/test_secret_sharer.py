@@ -92,10 +92,19 @@ def test_canaries_that_stand_alone(tmp_path):
     check_no_secret(tmp_path, results)
 
 
-def test_neighbours_and_estimators_of_one_canary(work):
+def test_the_page_has_the_numbers_of_the_neighbours():
+    with modules(RECIPE) as loaded:
+        found = json.loads((RECIPE / "neighbours.json").read_text())
+        assert found["rank"] == 1
+        assert loaded["neighbours"].table(found) in (RECIPE / "README.md").read_text()
+
+
+def test_neighbours_and_estimators_of_one_canary(work, tmp_path):
     wanted = CanarySet.load(work / "canaries.json").injected[-1]
     of_it = (work / "epoch-02", "--canaries", work / "canaries.json", "--id", wanted.id)
-    found = json.loads(run_script(RECIPE / "neighbours.py", *of_it))
+    shown = run_script(RECIPE / "neighbours.py", *of_it, "--out", tmp_path / "neighbours.json")
+    found = json.loads((tmp_path / "neighbours.json").read_text())
+    assert f"{found['top'][0]['px_bits']:.2f}" in shown.splitlines()[2]
     assert found["candidates"] == 1 + 4 * 9 + 6 * 81
     assert len(found["top"]) == len(found["of_all"]) == 10
     costs = [row["px_bits"] for row in found["of_all"]]
