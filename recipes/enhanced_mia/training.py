@@ -193,7 +193,8 @@ def tables(
 ) -> Tables:
     """Train what is not yet there, and gather what all models say of the pool.
 
-    Several `processes` train models one by one; one of them, as many in one as it says.
+    One process trains `configuration.at_once` models together. Of several `processes`, each
+    trains one model at a time.
     """
     pool = configuration.pool
     workers = Here(at_once=configuration.at_once) if processes == 1 else Processes(count=processes)

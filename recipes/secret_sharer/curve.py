@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from study import written
 
 from canary.audits.audit_result import Audit
+from canary.records.weight_files import FILES, digest_of_files
 
 BANDS = ((0, 5), (5, 10), (10, 15), (15, 20), (20, 25), (25, 30))
 
@@ -31,7 +33,8 @@ def compared(audit: Audit, kept: list[Mapping[str, Any]]) -> dict[str, Any]:
     formats = []
     for one in audit.formats:
         curve = one.skew_normal
-        assert curve is not None
+        if curve is None:
+            raise SystemExit("the audit has no curve: make it with --method sampling")
         formats.append(
             {"draws": one.draws, "distance": curve.ks_distance, "p_value": curve.ks_p_value}
         )
@@ -40,7 +43,7 @@ def compared(audit: Audit, kept: list[Mapping[str, Any]]) -> dict[str, Any]:
     for found, rank in zip(audit.canaries, ranked, strict=True):
         if (found.id, found.repetitions) != (rank["id"], rank["copies"]):
             raise SystemExit("the audit and the exposures are not of the same canaries")
-        assert found.skew_normal is not None
+        assert found.skew_normal is not None  # its format has a curve
         canaries.append(
             {"copies": rank["copies"], "rank": rank["bits"], "curve": found.skew_normal.bits}
         )
@@ -62,7 +65,8 @@ def summary(found: Mapping[str, Any]) -> str:
                 f"| {min(more):+.1f} to {max(more):+.1f} |"
             )
     tests = "; ".join(
-        f"distance {one['distance']:.4f}, p = {one['p_value']:.2g}" for one in found["formats"]
+        f"{one['draws']:,} draws, distance {one['distance']:.4f}, p = {one['p_value']:.2g}"
+        for one in found["formats"]
     )
     return "\n".join([*lines, "", f"Kolmogorov-Smirnov test of each format: {tests}."]) + "\n"
 
@@ -73,7 +77,12 @@ def main() -> None:
     parser.add_argument("exposures", type=Path, help="exposures.json of the same epoch")
     parser.add_argument("--out", type=Path, required=True, help="for the numbers, no secrets")
     args = parser.parse_args()
-    found = compared(Audit.load(args.audit), json.loads(args.exposures.read_text())["canaries"])
+    audit = Audit.load(args.audit)
+    if audit.settings.get(FILES) != digest_of_files(args.exposures.parent):
+        sys.exit(
+            f"{args.exposures}: its folder has not the model of {args.audit}; audit that epoch"
+        )
+    found = compared(audit, json.loads(args.exposures.read_text())["canaries"])
     written(args.out, found)
     print(summary(found))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 import random
 import sys
 from collections import Counter, defaultdict
@@ -60,6 +61,8 @@ class Plan:
     budget: int  # queries of an extraction
 
 
+RANGES = ((1, 1, "1"), (2, 3, "2 to 3"), (4, 9, "4 to 9"), (10, math.inf, "10 or more"))
+"""Of copies, and what each is called."""
 FULL = Plan(
     Settings(epochs=15, batch=32),
     {"embedding": 128, "units": 200, "layers": 2},
@@ -284,21 +287,21 @@ def table(results: Mapping[str, Any]) -> str:
         "| --- | ---: | ---: | --- | --- |",
     ]
     for form in dict.fromkeys(row["form"] for row in every):
-        for low, high in ((1, 1), (2, 3), (4, 9), (10, 10**9)):
-            gains = [
-                [
+        for low, high, copies in RANGES:
+            gains = {
+                name: [
                     row["bits"] - float(np.mean(row["control_bits"]))
                     for row in box["secrets"]
                     if row["form"] == form and low <= row["copies"] <= high and row["control_bits"]
                 ]
-                for box in results["mailboxes"].values()
-            ]
-            means = [float(np.mean(of_it)) for of_it in gains if of_it]
+                for name, box in results["mailboxes"].items()
+            }
+            means = {name: float(np.mean(bits)) for name, bits in gains.items() if bits}
             if means:
-                name = f"{low}" if low == high else f"{low} to {high}" if high < 99 else f"{low} on"
-                shown = ", ".join(f"{mean:.1f}" for mean in means)
+                shown = ", ".join(f"{name}: {mean:.1f}" for name, mean in means.items())
+                count = sum(map(len, gains.values()))
                 lines.append(
-                    f"| {form} | {name} | {sum(map(len, gains))} | {shown} | {interval(means)} |"
+                    f"| {form} | {copies} | {count} | {shown} | {interval([*means.values()])} |"
                 )
     return "\n".join(lines) + "\n"
 

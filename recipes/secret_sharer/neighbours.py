@@ -4,7 +4,7 @@ Usage::
 
     python neighbours.py MODEL --canaries canaries.json --id canary-1 --out neighbours.json
 
-Beside them are the likeliest of all candidates, which a search finds and proves. Digits
+Beside them are the most likely of all candidates, which a search finds and proves. Digits
 that agree with the canary's are shown as dots, so the table shows how the model treats a
 canary's neighbours, and not the canary; of those that are no neighbours only the
 number of other digits is shown.
@@ -13,6 +13,7 @@ number of other digits is shown.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 from pathlib import Path
@@ -75,7 +76,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="for the numbers, no secrets")
     args = parser.parse_args()
     canaries = canary.CanarySet.load(args.canaries)
-    chosen = next(c for c in canaries if c.id == args.id)
+    chosen = next((c for c in canaries if c.id == args.id), None)
+    if chosen is None:
+        parser.error(f"--id {args.id}: not in {args.canaries}")
     format = canaries.formats[chosen.format]
     fills = list(within(chosen.fill, SUBSTITUTIONS))
     model = canary.load(args.model, factory=build)
@@ -86,11 +89,13 @@ def main() -> None:
     search = canary.extract(
         model, format, top=args.top, budget=args.budget, start_token=args.start_token
     )
+    if len(search.candidates) < args.top:
+        sys.exit(f"the search found {len(search.candidates)} of {args.top}; give a larger --budget")
     found = {
         "canary": chosen.id,
         "copies": chosen.repetitions,
         "candidates": len(fills),
-        "rank": 1 + int((px[1:] <= px[0]).sum()),
+        "rank_within": 1 + int((px[1:] <= px[0]).sum()),
         "px_bits": float(px[0]),
         "top": [
             {"shown": masked(fills[i], chosen.fill), "px_bits": float(px[i])}

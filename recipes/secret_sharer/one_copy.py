@@ -110,11 +110,13 @@ def summary(results: Mapping[str, Any]) -> str:
 
 
 def at_equal_loss(curves: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]) -> list[str]:
-    """Table of the exposure of each batch size at the test loss that every training reaches.
+    """Table of the exposure of each batch size, alone, at a test loss that every training reaches.
 
-    `curves` has the epochs of each training. What lies between two of them is interpolated.
+    `curves` has the epochs of each training; values between two epochs are interpolated.
     """
     reached = max(epochs[-1]["test_nats"] for rows in curves.values() for epochs in rows)
+    if any(epochs[0]["test_nats"] < reached for rows in curves.values() for epochs in rows):
+        return [f"No loss that all pass: one ends at {reached:.3f}, another begins below it."]
     lines = [
         f"| batch | trainings | epochs until the test loss is {reached:.3f} | exposure there, bits "
         "| at the end |",
@@ -131,9 +133,11 @@ def at_equal_loss(curves: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]) -
 
 
 def passing(epochs: Sequence[Mapping[str, Any]], nats: float) -> list[float]:
-    """At which epoch a training passes a test loss, and the mean exposure of its canaries there."""
-    losses = [-epoch["test_nats"] for epoch in epochs]
-    values = [e["epoch"] for e in epochs], [np.mean(single_copies(e)) for e in epochs]
+    """The epoch in which the test loss first falls to `nats`, and the mean exposure there."""
+    after = next(place for place, epoch in enumerate(epochs) if epoch["test_nats"] <= nats)
+    around = epochs[max(after - 1, 0) : after + 1]
+    losses = [-epoch["test_nats"] for epoch in around]
+    values = [e["epoch"] for e in around], [np.mean(single_copies(e)) for e in around]
     return [float(np.interp(-nats, losses, of_epochs)) for of_epochs in values]
 
 

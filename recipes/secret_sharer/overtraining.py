@@ -154,10 +154,7 @@ def of_too_long(results: Mapping[str, Any]) -> str:
 
 
 def of_first_passes(results: Mapping[str, Any]) -> str:
-    """What changes in a part where a canary is read, and in the parts where it is not.
-
-    The very first part is left out: what was before it, no model has measured.
-    """
+    """What changes in a part where a canary is read, and in the parts where it is not."""
     rows = finished(results)
     parts = rows[0]["about"]["parts"]
     lines = [
@@ -167,7 +164,7 @@ def of_first_passes(results: Mapping[str, Any]) -> str:
     ]
     passes = len(rows[0]["epochs"]) // parts
     for start in range(0, passes, 2):
-        found = [changes(row, max(1, start * parts), (start + 2) * parts) for row in rows]
+        found = [changes(row, start * parts, (start + 2) * parts) for row in rows]
         sides = [[float(np.mean(one[side])) for one in found] for side in (0, 1)]
         after = [injected_bits(row["epochs"][(start + 2) * parts - 1]) for row in rows]
         cells = [each(after), each(sides[0]), each([(parts - 1) * bits for bits in sides[1]])]
@@ -178,13 +175,16 @@ def of_first_passes(results: Mapping[str, Any]) -> str:
 def changes(
     row: Mapping[str, Any], first: int, after: int
 ) -> tuple[Sequence[float], Sequence[float]]:
-    """Changes in bits of the canaries in some parts: where they are read, and where not."""
+    """Changes in bits of the canaries in some parts: where they are read, and where not.
+
+    The very first part is left out: the untrained model before it was not measured.
+    """
     planted = [[c["bits"] for c in e["canaries"] if c["copies"]] for e in row["epochs"]]
-    steps = np.diff(planted, axis=0, prepend=0.0)
+    steps = np.diff(planted, axis=0)  # the first is the change in part 1, counted from 0
     read: list[float] = []
     others: list[float] = []
-    for number in range(first, after):
-        for own, bits in zip(row["about"]["read"], steps[number], strict=True):
+    for number in range(max(first, 1), after):
+        for own, bits in zip(row["about"]["read"], steps[number - 1], strict=True):
             (read if number + 1 in own else others).append(float(bits))
     return read, others
 

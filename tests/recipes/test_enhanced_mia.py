@@ -66,13 +66,18 @@ def test_attacks_find_what_was_memorized(recipe, tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_train_the_same_models(recipe, tmp_path):
+def test_processes_train_the_same_models(recipe, tmp_path, monkeypatch):
+    asked, processes = [], recipe["training"].Processes
+    monkeypatch.setattr(
+        recipe["training"], "Processes", lambda count: asked.append(count) or processes(count=count)
+    )
     configuration = small(recipe, models=4, targets=1, distilled=2, points=0, at_once=1)
     data = recipe["training"].drawn(made_up(400), configuration)
     one, two = (
         recipe["training"].tables(data, configuration, tmp_path / f"{count}", processes=count)
         for count in (1, 2)
     )
+    assert asked == [2]
     np.testing.assert_array_equal(one.main.signal("loss"), two.main.signal("loss"))
     (first,), (second,) = one.distilled, two.distilled
     np.testing.assert_array_equal(first.signal("loss"), second.signal("loss"))

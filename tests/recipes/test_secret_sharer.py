@@ -95,7 +95,10 @@ def test_canaries_that_stand_alone(tmp_path):
 def test_the_page_has_the_numbers_of_the_neighbours():
     with modules(RECIPE) as loaded:
         found = json.loads((RECIPE / "neighbours.json").read_text())
-        assert found["rank"] == 1
+        assert (found["canary"], found["copies"]) == ("canary-9", 9)
+        first = found["of_all"][0]
+        assert (first["shown"], first["proven"]) == ("." * 9, True)
+        assert first["px_bits"] == pytest.approx(found["top"][0]["px_bits"], abs=1e-4)
         assert loaded["neighbours"].table(found) in (RECIPE / "README.md").read_text()
 
 
@@ -173,6 +176,25 @@ def test_translations_are_scored_as_the_library_does_and_no_secret_is_kept(tmp_p
     # Goes on after a kill: what was trained is not trained again, and the numbers are the same.
     (tmp_path / "translation.json").unlink()
     assert run_script(RECIPE / "translation.py", *of_it) == shown
+
+
+def test_intervals_of_translations_are_over_trainings():
+    with modules(RECIPE) as loaded:
+        of = loaded["translation"]
+        trainings = {
+            str(seed): {
+                "canaries": [
+                    {"copies": copies, "kind": kind, "bits": bits, "curve_bits": bits}
+                    for copies in (0, *of.COPIES)
+                    for kind in ("both", "translation")
+                    for bits in each
+                ]
+            }
+            for seed, each in enumerate([(1.0, 3.0), (5.0, 7.0)])
+        }
+        (row,) = (line for line in of.table({"trainings": trainings}).splitlines() if "con" in line)
+        expected = of.interval([2.0, 6.0])
+    assert [cell.strip() for cell in row.split("|")[3:6:2]] == [expected, expected]
 
 
 def test_the_page_has_the_numbers_of_the_translations():

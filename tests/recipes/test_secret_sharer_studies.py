@@ -109,7 +109,7 @@ def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_curve_is_compared_with_ranks_of_the_same_canaries(studies, tmp_path):
+def test_the_curve_is_compared_with_ranks_of_the_same_canaries(recipe, studies, tmp_path):
     alone, shared = (studies / "one-copy" / f"{arm}-batch-16-seed-0" for arm in ("alone", "shared"))
     model = canary.load(shared / "epoch-02", factory=f"{RECIPE}/model.py:build")
     company = CanarySet.load(shared / "company.json")
@@ -122,15 +122,16 @@ def test_the_curve_is_compared_with_ranks_of_the_same_canaries(studies, tmp_path
     found = json.loads((tmp_path / "curve.json").read_text())
     assert [one["draws"] for one in found["formats"]] == [2000]
     assert [one["copies"] for one in found["canaries"]] == [1, 1, 10, 10]
-    assert all(abs(one["curve"] - one["rank"]) < 1 for one in found["canaries"] if one["rank"] < 5)
+    low = [one["curve"] - one["rank"] for one in found["canaries"] if one["rank"] < 5]
+    assert low
+    assert max(map(abs, low)) < 1
     assert sum(int(line.split("|")[2]) for line in shown.splitlines() if " to " in line) == 4
-    with pytest.raises(ScriptError, match="not of the same canaries"):
-        run_script(
-            RECIPE / "curve.py",
-            tmp_path / "audit.json",
-            alone / "epoch-02" / "exposures.json",
-            *out,
-        )
+    for other in (alone / "epoch-02", shared / "epoch-01"):
+        with pytest.raises(ScriptError, match="has not the model of"):
+            run_script(RECIPE / "curve.py", tmp_path / "audit.json", other / "exposures.json", *out)
+    kept = json.loads((alone / "epoch-02" / "exposures.json").read_text())["canaries"]
+    with pytest.raises(SystemExit, match="not of the same canaries"):
+        recipe["curve"].compared(audit, kept)
 
 
 SLOW = [
@@ -195,9 +196,14 @@ def test_batches_are_compared_at_the_loss_that_all_reach(recipe):
         epochs((2.0, 0.0), (1.8, 1.0), (1.4, 3)),
     )
     assert recipe["one_copy"].passing(fast, 1.4) == pytest.approx([1.5, 4.0])
-    *_, first, second = recipe["one_copy"].at_equal_loss({64: [fast], 256: [slow]})
-    assert first == "| 64 | 1 | 1.5 | 4.0 | 9.0 |"
+    # One that rises again passes the loss where it first falls to it.
+    again = epochs((1.5, 2.0), (1.3, 6.0), (1.5, 9.0), (1.4, 9.0))
+    assert recipe["one_copy"].passing(again, 1.4) == pytest.approx([1.5, 4.0])
+    *_, first, second = recipe["one_copy"].at_equal_loss({64: [fast, fast], 256: [slow]})
+    assert first == "| 64 | 2 | 1.5 | 4.0 (4.0 to 4.0) | 9.0 (9.0 to 9.0) |"
     assert second == "| 256 | 1 | 3.0 | 3.0 | 3.0 |"
+    (none,) = recipe["one_copy"].at_equal_loss({64: [fast], 256: [epochs((2.0, 0.0), (1.7, 1.0))]})
+    assert "one ends at 1.700, another begins below it" in none
 
 
 @pytest.mark.slow
@@ -241,8 +247,12 @@ def test_exposure_is_measured_after_each_part_and_each_epoch(tmp_path):
     with modules(RECIPE) as loaded:
         of = loaded["overtraining"]
         read, others = of.changes(row, 0, 10)
-        assert (len(read), len(others)) == (2 * 2, 2 * 8)
-        total = sum(c["bits"] for c in row["epochs"][-1]["canaries"] if c["copies"])
+        parts_of = [sum(n > 1 for n in own) for own in row["about"]["read"]]
+        assert (len(read), len(read) + len(others)) == (sum(parts_of), 2 * 9)
+        first, last = (
+            sum(c["bits"] for c in row["epochs"][at]["canaries"] if c["copies"]) for at in (0, -1)
+        )
+        total = last - first
         assert sum(read) + sum(others) == pytest.approx(total)
     assert "1 and 2" in shown
 
