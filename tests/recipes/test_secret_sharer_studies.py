@@ -37,7 +37,7 @@ def recipe():
         ("word-settings", 0),
         ("words-by-characters", 0),
         ("strategies", 0),
-        ("one-copy", 14),
+        ("one-copy", 2),
     ],
 )
 def test_the_page_has_the_numbers_of_a_study(name, left):
