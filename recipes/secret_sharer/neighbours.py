@@ -59,8 +59,8 @@ def table(found: Mapping[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     proven = sum(one["proven"] for one in found["of_all"])
     lines.append(
-        f"\n{found['copies']} copies; {found['candidates']:,} candidates within {SUBSTITUTIONS} "
-        f"substitutions; {proven} of the most likely of all proven by {found['queries']:,} queries."
+        f"\n{found['copies']} copies; the canary is number {found['rank_within']:,} of "
+        f"{found['candidates']:,} within {SUBSTITUTIONS} substitutions; {proven} of the most likely of all proven by {found['queries']:,} queries."
     )
     return "\n".join(lines) + "\n"
 
