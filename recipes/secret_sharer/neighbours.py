@@ -60,7 +60,8 @@ def table(found: Mapping[str, Any]) -> str:
     proven = sum(one["proven"] for one in found["of_all"])
     lines.append(
         f"\n{found['copies']} copies; the canary is number {found['rank_within']:,} of "
-        f"{found['candidates']:,} within {SUBSTITUTIONS} substitutions; {proven} of the most likely of all proven by {found['queries']:,} queries."
+        f"{found['candidates']:,} within {SUBSTITUTIONS} substitutions; {proven} of the "
+        f"most likely of all proven by {found['queries']:,} queries."
     )
     return "\n".join(lines) + "\n"
 
