@@ -36,7 +36,12 @@ def compared(audit: Audit, kept: list[Mapping[str, Any]]) -> dict[str, Any]:
         if curve is None:
             raise SystemExit("the audit has no curve: make it with --method sampling")
         formats.append(
-            {"draws": one.draws, "distance": curve.ks_distance, "p_value": curve.ks_p_value}
+            {
+                "draws": one.draws,
+                "distance": curve.ks_distance,
+                "p_value": curve.ks_p_value,
+                "space_size": one.space_size,
+            }
         )
     ranked = kept[len(kept) - len(audit.canaries) :]
     canaries = []
@@ -68,7 +73,16 @@ def summary(found: Mapping[str, Any]) -> str:
         f"{one['draws']:,} draws, distance {one['distance']:.4f}, p = {one['p_value']:.2g}"
         for one in found["formats"]
     )
-    return "\n".join([*lines, "", f"Kolmogorov-Smirnov test of each format: {tests}."]) + "\n"
+    most = max(np.log2(one["space_size"]) for one in found["formats"])
+    above = sum(c["curve"] > most for c in found["canaries"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Kolmogorov-Smirnov test of each format: {tests}. By the curve, {above} canaries have "
+            f"more than the {most:.1f} bits that are possible.",
+        ]
+    ) + "\n"  # fmt: skip
 
 
 def main() -> None:

@@ -90,8 +90,9 @@ def judged(seed: int, texts: Texts, tokenizer: Tokenizer, work: Path, *, quick: 
 def table(seeds: Mapping[str, Any]) -> str:
     """How many secrets are gone when so many lines are removed."""
     lines = [
-        "| lines removed | secrets of one half that are gone | secrets of both that are gone |",
-        "| --- | --- | --- |",
+        "| lines removed | secrets of one half that are gone | secrets of both that are gone "
+        "| of the lines removed, no secrets |",
+        "| --- | --- | --- | ---: |",
     ]
     for share in REMOVED:
         cells = []
@@ -106,6 +107,14 @@ def table(seeds: Mapping[str, Any]) -> str:
             ]
             each = ", ".join(str(sum(seed)) for seed in gone)
             cells.append(f"{sum(map(sum, gone))} of {sum(map(len, gone))} ({each})")
+        removed = sum(int(share * row["lines"]) for row in seeds.values())
+        planted = sum(
+            place <= share * row["lines"]
+            for row in seeds.values()
+            for one in row["secrets"]
+            for place in one["places"]
+        )
+        cells.append(f"{removed - planted:,} of {removed:,}")
         lines.append(f"| {100 * share:g} % | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

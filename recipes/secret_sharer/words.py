@@ -8,11 +8,13 @@ settings; the second one what a character model learns of the same secrets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 from corpus import word_tokenizer
-from study import Texts, sweep
+from study import Texts, best_of, injected_bits, sweep, table_by
 from train import Settings
 
 import canary
@@ -47,14 +49,37 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
         *product((50, 400), (0.2,), (16,), (1e-3, 4e-3)),
     ]
 }
-WORDS = sweep(
-    "word-settings",
-    CHANGES,
-    share=0.05,
-    base=Settings(epochs=10, window=35),
-    seeds=1,
-    drawn=eight_words,
-    tokenizer=word_tokenizer,
+
+
+def summary(results: Mapping[str, Any]) -> str:
+    """The table of all settings, and how their perplexity and exposure go together (figure 5)."""
+    rows = [row["epochs"] for row in results["trainings"].values() if "variants" in row]
+    shown = table_by(results, "word-settings")
+    if len(rows) < 3:
+        return shown
+    said = []
+    for where, epochs in (
+        ("at least validation loss", [best_of(row) for row in rows]),
+        ("at the end", [row[-1] for row in rows]),
+    ):
+        perplexities = np.exp([epoch["test_nats"] for epoch in epochs])
+        r = np.corrcoef(perplexities, [injected_bits(epoch) for epoch in epochs])[0, 1]
+        said.append(f"r = {r:.2f} {where}")
+    over = f"Perplexity on the test text and exposure over {len(rows)} settings"
+    return f"{shown}\n{over}: {', '.join(said)}.\n"
+
+
+WORDS = replace(
+    sweep(
+        "word-settings",
+        CHANGES,
+        share=0.05,
+        base=Settings(epochs=10, window=35),
+        seeds=1,
+        drawn=eight_words,
+        tokenizer=word_tokenizer,
+    ),
+    summary=summary,
 )
 CHARACTERS = sweep(
     "words-by-characters",

@@ -102,7 +102,7 @@ def test_the_page_has_the_numbers_of_the_neighbours():
         assert loaded["neighbours"].table(found) in (RECIPE / "README.md").read_text()
 
 
-def test_neighbours_and_estimators_of_one_canary(work, tmp_path):
+def test_neighbours_of_one_canary(work, tmp_path):
     wanted = CanarySet.load(work / "canaries.json").injected[-1]
     of_it = (work / "epoch-02", "--canaries", work / "canaries.json", "--id", wanted.id)
     shown = run_script(RECIPE / "neighbours.py", *of_it, "--out", tmp_path / "neighbours.json")
@@ -115,9 +115,32 @@ def test_neighbours_and_estimators_of_one_canary(work, tmp_path):
     # The likeliest of all are at least as likely as the likeliest neighbours.
     assert all(a <= b["px_bits"] + 1e-3 for a, b in zip(costs, found["top"], strict=True))
     assert wanted.fill not in json.dumps(found)
-    table = run_script(RECIPE / "estimators.py", *of_it)
-    rows = [line.split("|")[1].strip() for line in table.splitlines()]
-    assert rows[2:4] == ["branch and bound", "importance draws, 4,000 nodes a level"]
+
+
+def test_every_estimator_holds_the_enumerated_exposure(work, tmp_path):
+    canaries = CanarySet.load(work / "canaries.json")
+    ids = [canaries.injected[-1].id, canaries.controls[0].id]
+    kept = tmp_path / "estimators.json"
+    shown = run_script(
+        *(RECIPE / "estimators.py", work / "epoch-02", "--canaries", work / "canaries.json"),
+        *("--id", ids[0], "--id", ids[1], "--whole", "--draws", "400", "--nodes", "50"),
+        *("--out", kept),
+    )
+    found = json.loads(kept.read_text())
+    assert found["copies"] == [100, 0]
+    whole, *others = found["ways"].values()
+    assert len(others) == 4
+    for row in others:
+        for exact, one in zip(whole, row, strict=True):
+            slack = 1.5 if "p_value" in one else 0.1  # a curve is no bound
+            assert one["lower_bits"] - slack <= exact["bits"] <= one["upper_bits"] + slack
+    assert "| 100 copies | control |\n| --- | --- | --- |\n| enumeration" in shown
+    assert not any(one.fill in kept.read_text() for one in canaries)
+    with pytest.raises(ScriptError, match="canary-x: not in the canary file"):
+        run_script(
+            *(RECIPE / "estimators.py", work / "epoch-02", "--canaries"),
+            *(work / "canaries.json", "--id", "canary-x", "--out", kept),
+        )
 
 
 def test_mailboxes_rank_the_numbers_that_are_in_them_and_keep_none(tmp_path):

@@ -212,7 +212,7 @@ def test_what_is_known_around_a_secret_is_seen_in_one_model(tmp_path):
     trainings = study_results(tmp_path, "context")["trainings"]
     digits = trainings["digits-seed-0"]["epochs"]
     assert all({*e["views"]} == {"nothing", "letters before", "letters behind"} for e in digits)
-    rows = [line.split("|")[1:3] for line in shown.splitlines() if line][2:]
+    rows = [line.split("|")[1:3] for line in shown.splitlines() if line.startswith("|")][2:]
     known = [*digits[0]["views"], "both"]
     expected = [("digits", name) for name in known]
     expected += [("two dashes", name) for name in ("nothing", "both")]
