@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import ClassVar
 
 import fleets
 import numpy as np
@@ -288,3 +289,36 @@ def test_many_samples_are_asked_for_in_parts():
     with torch.inference_mode():
         np.testing.assert_allclose(said, module(torch.from_numpy(x)).numpy(), atol=1e-6)
     assert train(tasks([45])[0]).predict(x[:0]).shape == (0, 3)
+
+
+class Halving(torch.nn.Linear):
+    """Notes whether half of the smallest normal number is more than zero."""
+
+    noted: ClassVar[list[bool]] = []
+
+    def __init__(self):
+        super().__init__(X.shape[1], 3)
+
+    def forward(self, x):
+        self.noted.append(half_is_there())
+        return super().forward(x)
+
+
+def half_is_there():
+    return bool(torch.tensor(torch.finfo(torch.float32).tiny) / 2 > 0)
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_denormals_are_zero_in_training_and_outside_what_they_were(flushed):
+    """A step of a network, most of whose weights had decayed, took 434 ms with them, 91 without."""
+    if not torch.set_flush_denormal(flushed):
+        pytest.skip("this processor cannot")
+    try:
+        train = TorchTraining(build=Halving, epochs=1, batch_size=9)
+        for run in (lambda: train(tasks([45])[0]), lambda: train.together(tasks([45, 45]))):
+            Halving.noted.clear()
+            run()
+            assert half_is_there() is not flushed
+            assert Halving.noted[-1] is False
+    finally:
+        torch.set_flush_denormal(False)
