@@ -2,7 +2,10 @@
 
 Usage::
 
-    python fleet.py --data DIR --out fleet/ --models 15 --seed 1
+    python fleet.py --data DIR --work WORK --seed 1 --out fleet.json
+
+WORK keeps the losses of each model: killed and started again it goes on. `fleet.json` gets rates
+and no text, beside those of other seeds that it has.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ import argparse
 import json
 import lzma
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +74,7 @@ def train(number: int, member: Flags, ids: list[list[int]]) -> NDArray[np.float3
     rows, labels = padded(ids)
     counts = torch.tensor([len(tokens) - 1 for tokens in ids])
     config = GPT2Config(vocab_size=768, n_positions=LENGTH, n_embd=64, n_layer=2, n_head=4,
-                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+                        bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
     net, inside = GPT2LMHeadModel(config), torch.tensor(np.flatnonzero(member))
     steps = epochs * -(-len(inside) // batch)
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.01)
@@ -103,41 +108,71 @@ def tpr(score: NDArray[np.float64], member: Flags) -> float:
     return float(np.mean(score[member] > others[len(others) // 100]))
 
 
-def compare(tokens: TokenLosses, member: Flags, name: str) -> None:
-    """TPR at 1 % FPR in the mean over targets; 95 % over resampled texts and targets."""
+def compared(tokens: TokenLosses, member: Flags) -> dict[str, Any]:
+    """TPR at 1 % FPR in the mean over targets; 95 % over resampled texts and targets.
+
+    Rates are from 0 to 1, gains of one attack over another in points.
+    """
     scores = {kind: attack_models(tokens.table(member), kind).scores for kind in PRESENT}
     for attack in (attack_windows, attack_tokens):
         for online in (False, True):
             found = attack(tokens, member, online=online)
             scores[found.name] = found.scores
     rng, (targets, texts) = np.random.default_rng(1), member.shape
-    draws = {kind: [] for kind in scores}
+    draws: dict[str, list[float]] = {kind: [] for kind in scores}
     for _ in range(1000):
         some, rows = rng.integers(0, texts, texts), rng.integers(0, targets, targets)
         for kind, score in scores.items():
-            rates = [tpr(score[row][some], member[row][some]) for row in rows]
-            draws[kind].append(np.mean(rates))
+            of_targets = [tpr(score[row][some], member[row][some]) for row in rows]
+            draws[kind].append(float(np.mean(of_targets)))
+    rates: dict[str, list[float]] = {}
     for kind, score in scores.items():
         rate = np.mean([tpr(score[row], member[row]) for row in range(targets)])
-        low, high = np.quantile(draws[kind], [0.025, 0.975])
-        print(f"{name} {kind}: {rate:.1%} ({low:.1%} to {high:.1%})")
-    for new, others in GAINS.items():
-        for kind in others:
-            low, high = 100 * np.quantile(np.subtract(draws[new], draws[kind]), [0.025, 0.975])
-            print(f"{name} {new} over {kind}: {low:+.1f} to {high:+.1f} points")
+        rates[kind] = [float(rate), *np.quantile(draws[kind], [0.025, 0.975]).tolist()]
+    gains = {
+        f"{new} over {kind}": (
+            100 * np.quantile(np.subtract(draws[new], draws[kind]), [0.025, 0.975])
+        ).tolist()
+        for new, others in GAINS.items()
+        for kind in others
+    }
+    return {"rates": rates, "gains": gains}
+
+
+def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
+    """A row for each attack, two columns for each seed, the first seed's gains below."""
+    lines = [
+        f"| attack | {' | '.join(f'seed {seed}: members | never seen' for seed in kept)} |",
+        "| --- " * (1 + 2 * len(kept)) + "|",
+    ]
+    sides = [one[side]["rates"] for one in kept.values() for side in ("members", "never seen")]
+    for kind in sides[0]:
+        cells = [
+            f"{100 * rate:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+            for rate, low, high in (side[kind] for side in sides)
+        ]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    seed, first = next(iter(kept.items()))
+    gains = (
+        f"{pair} {low:+.1f} to {high:+.1f}"
+        for pair, (low, high) in first["members"]["gains"].items()
+    )
+    return "\n".join([*lines, "", f"Points gained, seed {seed}: {'; '.join(gains)}."]) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="holds enron_aeslc/")
-    parser.add_argument("--out", type=Path, required=True, help="for the losses of each model")
+    parser.add_argument("--work", type=Path, required=True, help="for the losses of each model")
+    parser.add_argument("--out", type=Path, required=True, help="JSON, for the rates")
     parser.add_argument("--models", type=int, default=15)
     parser.add_argument(
         "--seed", type=int, default=1, help="of the e-mails, the splits, the training"
     )
     args = parser.parse_args()
     torch.set_num_threads(1)
-    args.out.mkdir(parents=True, exist_ok=True)
+    folder = args.work / f"seed-{args.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
     ids, rng = read(args.data, args.seed), np.random.default_rng(args.seed)
     counts = np.array([len(tokens) - 1 for tokens in ids])
     member = np.zeros((SPLITS, POOL + NULL), np.bool_)
@@ -145,16 +180,25 @@ def main() -> None:
         member[rng.permutation(SPLITS)[: SPLITS // 2], text] = True
     losses = []
     for number in range(args.models):
-        place = args.out / f"losses{number}.npy"
+        place = folder / f"losses{number}.npy"
         if not place.exists():
-            np.save(place, train(number + 1000 * args.seed, member[number], ids))
+            part = place.with_suffix(".part")
+            with part.open("wb") as file:
+                np.save(file, train(number + 1000 * args.seed, member[number], ids))
+            part.replace(place)
         losses.append(np.load(place))
     member, cut = member[: args.models, :POOL], int(counts[:POOL].sum())
     found = np.stack(losses)
-    compare(TokenLosses(found[:, :cut], counts[:POOL]), member, "members")
     rng = np.random.default_rng(3)
     coins = [rng.permutation(args.models) < args.models // 2 for _ in range(NULL)]
-    compare(TokenLosses(found[:, cut:], counts[POOL:]), np.array(coins).T, "never seen")
+    kept = json.loads(args.out.read_text()) if args.out.exists() else {}
+    kept[str(args.seed)] = {
+        "models": args.models,
+        "members": compared(TokenLosses(found[:, :cut], counts[:POOL]), member),
+        "never seen": compared(TokenLosses(found[:, cut:], counts[POOL:]), np.array(coins).T),
+    }
+    args.out.write_text(json.dumps(kept, indent=1) + "\n")
+    print(table(kept))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
+import statistics
 from pydoc_data.topics import topics
 
 import pytest
-from recipe_scripts import RECIPES, canaries_in, canary, run_script
+from recipe_scripts import RECIPES, canaries_in, canary, modules, run_script
 
 RECIPE = RECIPES / "enron_transformer"
 TINY = (
@@ -42,6 +44,77 @@ def check_the_audit_of_what_is_trained(folder, monkeypatch):
     check = ("model", "--canaries", "canaries.json", "--audit", "elsewhere/audit/audit.json")
     said = script("check_px.py", *check, cwd=folder)
     assert said.startswith("8 canaries: largest difference")
+
+
+def cell(exposure):
+    """Bits, with an interval where they were drawn by importance."""
+    bits = f"{exposure['bits']:.1f}"
+    if exposure["method"] != "importance draws":
+        return bits
+    return f"{bits} ({exposure['lower_bits']:.1f} to {exposure['upper_bits']:.1f})"
+
+
+@pytest.mark.parametrize("name", ["results", "card"])
+def test_the_page_has_the_numbers_of_an_audit(name):
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    audit = json.loads((RECIPE / f"{name}.json").read_text())
+    copied = {}
+    for one in audit["canaries"]:
+        copied.setdefault(one["repetitions"], []).append(one)
+    controls = [one["exposure"]["bits"] for one in copied.pop(0)]
+    of_all = f"({len(controls)} controls), median {statistics.median(controls):.1f}"
+    assert f"| control | {min(controls):.1f} to {max(controls):.1f} {of_all} | draws | |" in page
+    assert [*copied] == [1, 4, 16, 64]
+    for copies, group in copied.items():
+        bits = ", ".join(cell(one["exposure"]) for one in group)
+        digits = 0 if name == "results" and copies == 64 else 1
+        curve = ", ".join(f"{one['skew_normal']['bits']:.{digits}f}" for one in group)
+        assert re.search(rf"(?m)^\| {copies} \| {re.escape(bits)} \| [^|]+ \| {curve} \|$", page)
+    injected, controls = audit["injected_p"]["p_value"], audit["controls_p"]["p_value"]
+    fisher = f"Fisher's p-value is {injected:.1e} for the injected canaries and {controls:.2f} for"
+    assert fisher in page
+    (about,) = audit["formats"]
+    assert f"{about['queries']:,}" in page
+    assert f"bits of {math.log2(about['space_size']):.1f}" in page
+    assert f"noise {about['noise_bits']:.2e} bits" in page
+    (extraction,) = audit["extractions"]
+    assert f"{extraction['queries']:,}" in page or name == "card"
+
+
+def test_the_page_has_the_numbers_of_the_attacks():
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+
+    def shown(value):
+        ends = " to ".join(f"{100 * value[end]:.1f}" for end in ("lower", "upper"))
+        return f"{100 * value['value']:.1f} % ({ends})"
+
+    found = json.loads((RECIPE / "membership.json").read_text())
+    assert len(found["attacks"]) == 9
+    for one in found["attacks"]:
+        rate = next(at["tpr"] for at in one["tpr_at_fpr"] if at["asked_fpr"] == 0.01)
+        cells = " | ".join(map(shown, (one["auc"], one["balanced_accuracy"], rate)))
+        assert f"| `{one['name']}` | {cells} |" in page
+    assert f"{shown(found['words']['auc'])}, p = {found['words']['p']}" in page
+
+
+def test_the_page_has_the_numbers_of_the_fleets():
+    with modules(RECIPE) as loaded:
+        kept = json.loads((RECIPE / "fleet.json").read_text())
+        assert {seed: one["models"] for seed, one in kept.items()} == {"1": 15, "0": 15}
+        assert loaded["fleet"].table(kept) in (RECIPE / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.data
+def test_a_fleet_goes_on_and_keeps_no_text(data_dir, tmp_path):
+    of_it = ("--data", data_dir, "--work", tmp_path, "--out", tmp_path / "fleet.json")
+    first = run_script(RECIPE / "fleet.py", *of_it, "--models", 3)
+    trained = [path.stat().st_mtime_ns for path in sorted((tmp_path / "seed-1").iterdir())]
+    assert run_script(RECIPE / "fleet.py", *of_it, "--models", 3) == first
+    assert trained == [path.stat().st_mtime_ns for path in sorted((tmp_path / "seed-1").iterdir())]
+    kept = json.loads((tmp_path / "fleet.json").read_text())
+    rates = kept["1"]["members"]["rates"].values()
+    assert len(rates) == 7
+    assert all(0 <= low <= high <= 1 for _, low, high in rates)
 
 
 def test_training_script_never_imports_canary():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 import sys
 
 import pytest
@@ -28,3 +30,20 @@ def test_px_equals_a_plain_loop_oracle(tmp_path, monkeypatch):
     options = ("--canaries", "canaries.json", "--audit", "audit/audit.json")
     said = run_script(RECIPE / "check_px.py", "model", *options)
     assert said.startswith("8 canaries: largest difference")
+
+
+def test_the_page_has_the_numbers_of_the_audit():
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    audit = json.loads((RECIPE / "results.json").read_text())
+    copied = {}
+    for one in audit["canaries"]:
+        copied.setdefault(one["repetitions"], []).append(one["exposure"]["bits"])
+    assert sorted(copied) == [0, 1, 4, 16, 64]
+    for copies, bits in copied.items():
+        assert f"| {copies or 'control'} | {statistics.median(bits):.1f} |" in page
+    injected, controls = audit["injected_p"]["p_value"], audit["controls_p"]["p_value"]
+    fisher = f"Fisher's p-value is {injected:.1e} for the injected canaries and {controls:.2f} for"
+    assert fisher in page
+    (about,) = audit["formats"]
+    assert (about["method"], about["space_size"]) == ("enumeration", 10**6)
+    assert f"noise {about['noise_bits']:.2e} bits" in page
