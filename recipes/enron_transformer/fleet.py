@@ -73,8 +73,18 @@ def train(number: int, member: Flags, ids: list[list[int]]) -> NDArray[np.float3
     generator = torch.Generator().manual_seed(number)
     rows, labels = padded(ids)
     counts = torch.tensor([len(tokens) - 1 for tokens in ids])
-    config = GPT2Config(vocab_size=768, n_positions=LENGTH, n_embd=64, n_layer=2, n_head=4,
-                        bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+    config = GPT2Config(
+        vocab_size=768,
+        n_positions=LENGTH,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
     net, inside = GPT2LMHeadModel(config), torch.tensor(np.flatnonzero(member))
     steps = epochs * -(-len(inside) // batch)
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.01)
