@@ -14,6 +14,7 @@ import argparse
 import json
 import lzma
 import random
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from canary.signals.token_losses import TokenLosses
 Flags = NDArray[np.bool_]
 
 POOL, NULL, OTHERS, LENGTH, SPLITS = 400, 200, 1500, 80, 24
+SIDES = ("members", "never seen")
 PRESENT = ("lira-online-fixed", "lira-offline-fixed", "rmia")
 GAINS = {
     "windows-online": PRESENT,
@@ -150,24 +152,39 @@ def compared(tokens: TokenLosses, member: Flags) -> dict[str, Any]:
 
 
 def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
-    """A row for each attack, two columns for each seed, the first seed's gains below."""
-    lines = [
-        f"| attack | {' | '.join(f'seed {seed}: members | never seen' for seed in kept)} |",
-        "| --- " * (1 + 2 * len(kept)) + "|",
+    """Rates of each attack, and what one gains over another, two columns for each seed."""
+    seeds = sorted(kept, key=int, reverse=True)
+    sides = [kept[seed][side] for seed in seeds for side in SIDES]
+    heads = [
+        f"seed {seed}, {kept[seed]['models']} models: {SIDES[0]} | {SIDES[1]}" for seed in seeds
     ]
-    sides = [one[side]["rates"] for one in kept.values() for side in ("members", "never seen")]
-    for kind in sides[0]:
+    lines = [f"| attack | {' | '.join(heads)} |", "| --- " * (1 + len(sides)) + "|"]
+    for kind in sides[0]["rates"]:
         cells = [
             f"{100 * rate:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-            for rate, low, high in (side[kind] for side in sides)
+            for rate, low, high in (side["rates"][kind] for side in sides)
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    seed, first = next(iter(kept.items()))
-    gains = (
-        f"{pair} {low:+.1f} to {high:+.1f}"
-        for pair, (low, high) in first["members"]["gains"].items()
-    )
-    return "\n".join([*lines, "", f"Points gained, seed {seed}: {'; '.join(gains)}."]) + "\n"
+    lines += ["", f"| gain, points | {' | '.join(heads)} |", "| --- " * (1 + len(sides)) + "|"]
+    for pair in sides[0]["gains"]:
+        cells = [
+            f"{low:.1f} to {high:.1f}" for low, high in (side["gains"][pair] for side in sides)
+        ]
+        lines.append(f"| {pair} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def kept_in(path: Path) -> dict[str, Any]:
+    """The rates of other seeds; an error if the file is of something else."""
+    if not path.resolve().parent.is_dir():
+        sys.exit(f"{path}: make its folder first")
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError:
+        kept = {"": None}
+    if not all(isinstance(one, dict) and {"models", *SIDES} <= {*one} for one in kept.values()):
+        sys.exit(f"{path}: not rates of this script; give another --out")
+    return kept
 
 
 def main() -> None:
@@ -175,11 +192,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="holds enron_aeslc/")
     parser.add_argument("--work", type=Path, required=True, help="for the losses of each model")
     parser.add_argument("--out", type=Path, required=True, help="JSON, for the rates")
-    parser.add_argument("--models", type=int, default=15)
+    parser.add_argument("--models", type=int, default=15, help=f"3 to {SPLITS}")
     parser.add_argument(
         "--seed", type=int, default=1, help="of the e-mails, the splits, the training"
     )
     args = parser.parse_args()
+    if not 3 <= args.models <= SPLITS:
+        parser.error(f"--models {args.models}: give 3 to {SPLITS}")
+    kept_in(args.out)
     torch.set_num_threads(1)
     folder = args.work / f"seed-{args.seed}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -201,13 +221,15 @@ def main() -> None:
     found = np.stack(losses)
     rng = np.random.default_rng(3)
     coins = [rng.permutation(args.models) < args.models // 2 for _ in range(NULL)]
-    kept = json.loads(args.out.read_text()) if args.out.exists() else {}
-    kept[str(args.seed)] = {
-        "models": args.models,
-        "members": compared(TokenLosses(found[:, :cut], counts[:POOL]), member),
-        "never seen": compared(TokenLosses(found[:, cut:], counts[POOL:]), np.array(coins).T),
-    }
-    args.out.write_text(json.dumps(kept, indent=1) + "\n")
+    tested = (
+        (TokenLosses(found[:, :cut], counts[:POOL]), member),
+        (TokenLosses(found[:, cut:], counts[POOL:]), np.array(coins).T),
+    )
+    measured = {side: compared(*one) for side, one in zip(SIDES, tested, strict=True)}
+    kept = kept_in(args.out) | {str(args.seed): {"models": args.models, **measured}}
+    part = args.out.with_name(args.out.name + ".part")
+    part.write_text(json.dumps(kept, indent=1) + "\n")
+    part.replace(args.out)
     print(table(kept))
 
 

@@ -91,11 +91,14 @@ def summary(results: Mapping[str, Any]) -> str:
         lines.append(f"| {form} | {known} | {len(rows)} | {' | '.join(cells)} |")
     differences = []
     for more, less in (BOTH, NOTHING), ("letters before", "letters behind"):
+        if ("digits", more) not in found:
+            continue
         pairs = zip(found["digits", more], found["digits", less], strict=True)
         gains = [one[-1] - other[-1] for one, other in pairs]
         each = ", ".join(f"{gain:.1f}" for gain in gains)
         differences.append(f"{more} minus {less} {interval(gains)}: {each}")
-    lines += ["", f"Differences at epoch {EPOCHS[1]}, digits, bits: {'; '.join(differences)}."]
+    if differences:
+        lines += ["", f"Differences at epoch {EPOCHS[1]}, digits, bits: {'; '.join(differences)}."]
     return "\n".join(lines) + "\n"
 
 

@@ -91,7 +91,7 @@ def table(seeds: Mapping[str, Any]) -> str:
     """How many secrets are gone when so many lines are removed."""
     lines = [
         "| lines removed | secrets of one half that are gone | secrets of both that are gone "
-        "| of the lines removed, no secrets |",
+        "| removed lines without a secret |",
         "| --- | --- | --- | ---: |",
     ]
     for share in REMOVED:

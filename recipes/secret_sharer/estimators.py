@@ -12,7 +12,8 @@ as well, once for all of them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,65 +33,85 @@ def kept(exposure: Exposure, queries: int) -> dict[str, Any]:
     return {"bits": exposure.bits, **ends, "queries": queries}
 
 
+def alone(canaries: canary.CanarySet, ids: Sequence[str]) -> canary.CanarySet:
+    """The canaries of these ids, in the format that they share."""
+    there = {one.id: one for one in canaries}
+    if missing := [wanted for wanted in ids if wanted not in there]:
+        raise SystemExit(f"{', '.join(missing)}: not in the canary file; it has {', '.join(there)}")
+    formats = {there[wanted].format for wanted in ids}
+    if len(formats) > 1:
+        raise SystemExit("the canaries are of several formats: give those of one")
+    own = tuple(replace(there[wanted], format=0) for wanted in ids)
+    return replace(canaries, formats=(canaries.formats[formats.pop()],), canaries=own)
+
+
 def measured(
     model: Any,
     canaries: canary.CanarySet,
-    ids: Sequence[str],
     *,
     start: str,
     budget: int,
     draws: int,
     nodes: int,
     whole: bool,
-) -> dict[str, Any]:
-    """Exposure and queries of each canary by each estimator.
+) -> Iterator[dict[str, Any]]:
+    """Exposure and queries of each canary by each estimator; once more after each of them.
 
     Parameters
     ----------
+    canaries : CanarySet
+        Of one format.
     start : str
         The token before each line.
     budget : int
         Queries that branch and bound may make.
     draws, nodes : int
-        Uniform draws, and nodes a level of importance draws.
+        Uniform draws, and the most nodes a level of importance draws.
     whole : bool
         Whether all candidates are priced, too.
     """
-    there = {one.id: one for one in canaries}
-    if missing := [wanted for wanted in ids if wanted not in there]:
-        raise SystemExit(f"{', '.join(missing)}: not in the canary file; it has {', '.join(there)}")
-    if len({there[wanted].format for wanted in ids}) > 1:
-        raise SystemExit("the canaries are of several formats: give those of one")
     found: dict[str, list[dict[str, Any]]] = {}
+    about = {
+        "ids": [one.id for one in canaries],
+        "copies": [one.repetitions for one in canaries],
+        "ways": found,
+    }
     if whole:
-        together = replace(canaries, canaries=tuple(there[wanted] for wanted in ids))
-        audit = canary.audit(model, together, start_token=start, method="enumeration", budget=10**9)
+        audit = canary.audit(model, canaries, start_token=start, method="enumeration", budget=10**9)
+        queries = audit.formats[0].queries
         found["enumeration, for all canaries"] = [
-            kept(one.exposure, audit.formats[0].queries) for one in audit.canaries
+            kept(one.exposure, queries) for one in audit.canaries
         ]
+        yield about
     bounded = {"method": "rank", "budget": budget, "draws": 1}
     ways: dict[str, dict[str, Any]] = {
         f"branch and bound, up to {budget:,} queries": bounded,
-        f"importance draws, {nodes:,} nodes a level": {"method": "importance", "draws": nodes},
+        f"importance draws, up to {nodes:,} nodes a level": {
+            "method": "importance",
+            "draws": nodes,
+        },
         f"{draws:,} uniform draws": {"method": "sampling", "draws": draws},
     }
-    for wanted in ids:
-        alone = replace(canaries, canaries=(there[wanted],))
-        for name, options in ways.items():
-            audit = canary.audit(model, alone, start_token=start, **options)
-            (one,), (about,) = audit.canaries, audit.formats
-            found.setdefault(name, []).append(kept(one.exposure, about.queries))
+    for name, options in ways.items():
+        for wanted in about["ids"]:
+            audit = canary.audit(model, alone(canaries, [wanted]), start_token=start, **options)
+            (one,), (of_format,) = audit.canaries, audit.formats
+            found.setdefault(name, []).append(kept(one.exposure, of_format.queries))
             if options["method"] == "sampling" and one.skew_normal is not None:
-                assert about.skew_normal is not None
-                p = {"p_value": about.skew_normal.ks_p_value}
-                found.setdefault(CURVE, []).append(kept(one.skew_normal, about.queries) | p)
-    return {"copies": [there[wanted].repetitions for wanted in ids], "ways": found}
+                assert of_format.skew_normal is not None
+                p = {"p_value": of_format.skew_normal.ks_p_value}
+                row = kept(one.skew_normal, of_format.queries) | p
+                found.setdefault(CURVE, []).append(row)
+        yield about
 
 
 def table(found: Mapping[str, Any]) -> str:
     """A row for each estimator: exposure in bits, its interval, and the queries."""
     names = {0: "control", 1: "1 copy"}
-    heads = [names.get(copies, f"{copies} copies") for copies in found["copies"]]
+    heads = [
+        f"{own}, {names.get(copies, f'{copies} copies')}"
+        for own, copies in zip(found["ids"], found["copies"], strict=True)
+    ]
     lines = [f"| estimator | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
     for name, row in found["ways"].items():
         cells = [f"{shown(one)}; {one['queries']:,} queries" for one in row]
@@ -118,21 +139,25 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=1_000_000)
     parser.add_argument("--draws", type=int, default=20_000)
     parser.add_argument("--nodes", type=int, default=4_000)
-    parser.add_argument("--whole", action="store_true", help="enumerate too: half an hour")
+    parser.add_argument(
+        "--whole", action="store_true", help="enumerate too: a quarter of an hour or more"
+    )
     parser.add_argument("--out", type=Path, required=True, help="for the numbers, no secrets")
     args = parser.parse_args()
-    found = measured(
+    if not args.out.resolve().parent.is_dir():
+        parser.error(f"--out {args.out}: make its folder first")
+    canaries = alone(canary.CanarySet.load(args.canaries), args.ids)
+    for found in measured(
         canary.load(args.model, factory=build),
-        canary.CanarySet.load(args.canaries),
-        args.ids,
+        canaries,
         start=args.start_token,
         budget=args.budget,
         draws=args.draws,
         nodes=args.nodes,
         whole=args.whole,
-    )
-    written(args.out, found)
-    print(table(found))
+    ):
+        written(args.out, found)
+    print(table(json.loads(args.out.read_text())))
 
 
 if __name__ == "__main__":

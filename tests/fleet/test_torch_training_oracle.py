@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from typing import ClassVar
 
@@ -310,15 +312,36 @@ def half_is_there():
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_denormals_are_zero_in_training_and_outside_what_they_were(flushed):
-    """A step of a network, most of whose weights had decayed, took 434 ms with them, 91 without."""
+    """A step of a network, 40 % of whose weights had decayed, took 434 ms with them, 91 without."""
     if not torch.set_flush_denormal(flushed):
         pytest.skip("this processor cannot")
     try:
-        train = TorchTraining(build=Halving, epochs=1, batch_size=9)
+        train = TorchTraining(build=Halving, epochs=2, batch_size=9)
         for run in (lambda: train(tasks([45])[0]), lambda: train.together(tasks([45, 45]))):
             Halving.noted.clear()
             run()
             assert half_is_there() is not flushed
-            assert Halving.noted[-1] is False
+            assert len(Halving.noted) >= 10
+            assert not any(Halving.noted[-10:])  # some first calls may only ask about the module
     finally:
         torch.set_flush_denormal(False)
+
+
+THREADS = """
+import numpy, torch
+from canary.fleet.torch_training import TorchTraining
+from canary.fleet.training import TrainingTask
+
+torch.set_num_threads(2)
+x, y = numpy.ones((64, 4), "f4"), numpy.arange(64) % 2
+train = TorchTraining(build=lambda: torch.nn.Linear(4, 2), epochs=1)
+train(TrainingTask(x, y, numpy.arange(64), 0, 0, 2))
+half = torch.full((1 << 22,), torch.finfo(torch.float32).tiny).div_(2)
+print(int((half > 0).sum()))
+"""
+
+
+def test_other_threads_of_torch_keep_their_mode():
+    """They would inherit that of the thread that begins them."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+    assert done.stdout == f"{1 << 22}\n", done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -10,7 +11,7 @@ import statistics
 from pydoc_data.topics import topics
 
 import pytest
-from recipe_scripts import RECIPES, canaries_in, canary, modules, run_script
+from recipe_scripts import RECIPES, ScriptError, canaries_in, canary, modules, run_script
 
 RECIPE = RECIPES / "enron_transformer"
 TINY = (
@@ -77,8 +78,21 @@ def test_the_page_has_the_numbers_of_an_audit(name):
     assert f"{about['queries']:,}" in page
     assert f"bits of {math.log2(about['space_size']):.1f}" in page
     assert f"noise {about['noise_bits']:.2e} bits" in page
+    of_all = int(re.search(r"would take ([\d,]+) queries", about["reason"])[1].replace(",", ""))
+    assert f"{of_all:,}" in page
     (extraction,) = audit["extractions"]
-    assert f"{extraction['queries']:,}" in page or name == "card"
+    proven = [one["proven"] for one in extraction["candidates"]]
+    if name == "results":
+        assert f"the 16 most likely candidates take {extraction['queries']:,} queries" in page
+        assert proven == [True] * 16
+        assert f"p = {about['skew_normal']['ks_p_value']:.0e})" in page
+    else:
+        assert extraction["candidates"][0]["found_after"] == 376
+        assert "found after 376 queries" in page
+        assert proven[:5] == [True] * 4 + [False]
+        assert extraction["queries"] == 10_000
+        ranks = [one["exposure"]["rank"] for one in copied[64]]
+        assert sorted(rank for rank in ranks if rank) == [1, 4, 266]
 
 
 def test_the_page_has_the_numbers_of_the_attacks():
@@ -105,16 +119,27 @@ def test_the_page_has_the_numbers_of_the_fleets():
 
 
 @pytest.mark.data
-def test_a_fleet_goes_on_and_keeps_no_text(data_dir, tmp_path):
+def test_a_fleet_goes_on_beside_another_seed(data_dir, tmp_path):
     of_it = ("--data", data_dir, "--work", tmp_path, "--out", tmp_path / "fleet.json")
+    run_script(RECIPE / "fleet.py", *of_it, "--models", 3, "--seed", 0)
     first = run_script(RECIPE / "fleet.py", *of_it, "--models", 3)
-    trained = [path.stat().st_mtime_ns for path in sorted((tmp_path / "seed-1").iterdir())]
+    # As a kill during the second model leaves it.
+    trained = tmp_path / "seed-1"
+    for name in ("losses1.npy", "losses2.npy"):
+        (trained / name).unlink()
+    (trained / "losses1.part").write_bytes(b"half")
+    begun = (trained / "losses0.npy").stat().st_mtime_ns
     assert run_script(RECIPE / "fleet.py", *of_it, "--models", 3) == first
-    assert trained == [path.stat().st_mtime_ns for path in sorted((tmp_path / "seed-1").iterdir())]
+    assert (trained / "losses0.npy").stat().st_mtime_ns == begun
     kept = json.loads((tmp_path / "fleet.json").read_text())
-    rates = kept["1"]["members"]["rates"].values()
-    assert len(rates) == 7
-    assert all(0 <= low <= high <= 1 for _, low, high in rates)
+    assert [*kept] == ["0", "1"]
+    for seed, side in itertools.product(kept, ("members", "never seen")):
+        rates = kept[seed][side]["rates"].values()
+        assert len(rates) == 7
+        assert all(0 <= low <= high <= 1 for _, low, high in rates)
+    (tmp_path / "fleet.json").write_text('{"attacks": []}')
+    with pytest.raises(ScriptError, match="not rates of this script"):
+        run_script(RECIPE / "fleet.py", *of_it)
 
 
 def test_training_script_never_imports_canary():

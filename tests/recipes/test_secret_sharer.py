@@ -127,20 +127,34 @@ def test_every_estimator_holds_the_enumerated_exposure(work, tmp_path):
         *("--out", kept),
     )
     found = json.loads(kept.read_text())
-    assert found["copies"] == [100, 0]
+    assert (found["ids"], found["copies"]) == (ids, [100, 0])
     whole, *others = found["ways"].values()
     assert len(others) == 4
     for row in others:
         for exact, one in zip(whole, row, strict=True):
             slack = 1.5 if "p_value" in one else 0.1  # a curve is no bound
             assert one["lower_bits"] - slack <= exact["bits"] <= one["upper_bits"] + slack
-    assert "| 100 copies | control |\n| --- | --- | --- |\n| enumeration" in shown
+    assert f"| {ids[0]}, 100 copies | {ids[1]}, control |\n" in shown
     assert not any(one.fill in kept.read_text() for one in canaries)
     with pytest.raises(ScriptError, match="canary-x: not in the canary file"):
         run_script(
             *(RECIPE / "estimators.py", work / "epoch-02", "--canaries"),
             *(work / "canaries.json", "--id", "canary-x", "--out", kept),
         )
+
+
+def test_estimators_are_of_one_format():
+    canaries = canary.generate(
+        ["one {digit:2}", "two {digit:3}"], repetitions=[1], per_repetition=1, controls=1, seed=0
+    )
+    first, second = canaries.injected
+    with modules(RECIPE) as loaded:
+        alone = loaded["estimators"].alone
+        own = alone(canaries, [second.id])
+        assert own.formats == canaries.formats[1:]
+        assert [own.text(one) for one in own] == [canaries.text(second)]
+        with pytest.raises(SystemExit, match="of several formats"):
+            alone(canaries, [first.id, second.id])
 
 
 def test_mailboxes_rank_the_numbers_that_are_in_them_and_keep_none(tmp_path):
