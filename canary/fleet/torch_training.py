@@ -58,9 +58,8 @@ class TorchTraining:
     -----
     Samples of any type become float32. Soft labels are learned by their cross-entropy. At
     once, K models take K times the memory of one, but for the samples, which are held once.
-    The masks of `torch.nn.Dropout` are drawn by numpy, for one model as for many. On a CPU that
-    can, the training thread takes numbers below 1e-38 for zero: a step of a network whose weights
-    have decayed that far is else up to five times as slow.
+    The masks of `torch.nn.Dropout` are drawn by numpy, for one model as for many. On a CPU, the
+    training thread takes numbers below 1e-38 for zero: steps with many of them are slow.
     """
 
     build: Callable[[], torch.nn.Module]
@@ -289,12 +288,8 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _no_denormals() -> Iterator[None]:
-    """Treat numbers below 1e-38 as zero: weights may decay to there, and a CPU is slow with them.
-
-    In this thread. The others of torch keep their mode: they are begun first, or they would
-    inherit this one for good.
-    """
-    torch.ones(1 << 20).exp_()
+    """Treat numbers below 1e-38 as zero: weights decay to there, and a CPU is slow with them."""
+    torch.ones(1 << 20).exp_()  # begins torch's other threads, which else inherit this mode
     flushed = not bool(torch.tensor(torch.finfo(torch.float32).tiny) / 2 > 0)
     torch.set_flush_denormal(True)
     try:
