@@ -82,7 +82,8 @@ def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, 
 
 
 def keep(figure: Figure, path: Path) -> None:
-    """As SVG, the same bytes again, its numbers to a tenth of a point."""
+    """As SVG, the same bytes again; coordinates to a tenth of a point, what is written as it is."""
     held = io.StringIO()
     figure.savefig(held, format="svg", dpi=80, metadata={"Date": None})
-    path.write_text(re.sub(r"(\.\d)\d+", r"\1", held.getvalue()), encoding="utf-8")
+    drawn = re.sub("<[^>]*>", lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]), held.getvalue())
+    path.write_text(drawn, encoding="utf-8")

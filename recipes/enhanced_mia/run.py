@@ -28,6 +28,7 @@ from training import (
     Configuration,
     Tables,
     drawn,
+    learned,
     tables,
 )
 
@@ -179,6 +180,7 @@ def grown(found: Tables, targets: Sequence[int]) -> list[Growth]:
 
 def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str, Any]:
     """Everything of one configuration, as numbers; its figures are written."""
+    found, failed = learned(found)
     table = found.main
     right = table.signal("correctness")
     inside = [right[row][table.member[row]].mean() for row in range(table.models)]
@@ -191,6 +193,7 @@ def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str,
         "members": configuration.members,
         "epochs": configuration.train.epochs,
         "models": table.models,
+        "failed_trainings": failed,
         "distilled": [one.models for one in found.distilled],
         "accuracy_on_members": spread(Spread.of(inside)),
         "accuracy_on_others": spread(Spread.of(outside)),

@@ -122,7 +122,7 @@ CONFIGURATIONS = (
     ),
     Configuration(
         name="cifar10-1", train=ALEXNET, members=2500, population=5000,
-        models=64, targets=3, distilled=32,
+        models=64, targets=2, distilled=32,
     ),
     Configuration(
         name="cifar10-vgg", train=VGG, members=2500, population=5000,
@@ -237,3 +237,27 @@ def tables(
         split = leave_one_out(points, member=member, target=prints[0])
         without = run("without", split, configuration.points * configuration.repeats, 99)[2]
     return Tables(main, tuple(distilled), without)
+
+
+def learned(found: Tables) -> tuple[Tables, int]:
+    """Without the models whose training failed, and how many they are.
+
+    Such a model is right on hardly more of the pool than who always names the commonest class. As
+    a target it shows nothing, and as a reference it has nearly one loss for all.
+    """
+
+    def alive(table: SignalTable) -> NDArray[np.bool_]:
+        chance = np.bincount(table.label).max() / table.samples
+        return np.asarray(table.signal("correctness").mean(axis=1) > chance + 0.05)
+
+    main = alive(found.main)
+    distilled = [
+        (one, alive(one)) for one, kept in zip(found.distilled, main, strict=False) if kept
+    ]
+    failed = int((~main).sum()) + sum(int((~kept).sum()) for _, kept in distilled)
+    return replace(
+        found,
+        main=found.main.select(models=main),
+        distilled=tuple(one.select(models=kept) for one, kept in distilled),
+        without=found.without if main[0] else None,
+    ), failed

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from dataclasses import replace
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
@@ -39,6 +42,13 @@ def made_up(samples):
     return x.astype(np.float32), np.where(rng.random(samples) < 0.5, rng.integers(0, 3, samples), y)
 
 
+def dead(table, number):
+    """The table, as if this model always named one class."""
+    right = table.values["correctness"].copy()
+    right[number] = table.label == 0
+    return replace(table, values={**table.values, "correctness": right})
+
+
 def test_attacks_find_what_was_memorized(recipe, tmp_path):
     configuration = small(recipe)
     data = recipe["training"].drawn(made_up(400), configuration)
@@ -57,6 +67,15 @@ def test_attacks_find_what_was_memorized(recipe, tmp_path):
         assert one["auc"]["mean"] > 0.65, one
     assert result["agreement"]["names"] == ["truth", "L", "S", "P", "R", "D"]
     assert result["agreement"]["samples"] == [4, 120]
+    assert (result["models"], result["distilled"], result["failed_trainings"]) == (6, [4, 4], 0)
+    # The second target and a distilled model of the first never learned.
+    distilled = dead(found.distilled[0], 2), found.distilled[1]
+    changed = {"main": dead(found.main, 1), "distilled": distilled}
+    living, failed = recipe["training"].learned(replace(found, **changed))
+    assert failed == 2
+    assert living.main.numbers == (0, 2, 3, 4, 5)
+    assert [table.numbers for table in living.distilled] == [(0, 1, 3)]
+    assert living.without is found.without
     assert {path.name for path in tmp_path.glob("*.svg")} == {
         f"small-{kind}.svg" for kind in ("roc", "growth", "losses", "scatter")
     }
@@ -94,6 +113,25 @@ def test_the_page_tells_what_is_kept(recipe):
     for path in RECIPE.glob("*.svg"):
         assert f"({path.name})" in page
         assert path.stat().st_size < 130_000
+    for name in (path.name.removesuffix("-roc.svg") for path in RECIPE.glob("*-roc.svg")):
+        drawn = (RECIPE / f"{name}-roc.svg").read_text(encoding="utf-8")
+        aucs = {
+            one["name"]: one["auc"] for one in kept[name]["attacks"] if one["rule"] != "gaussian"
+        }
+        legend = re.findall(r">([\w-]+): AUC ([^<]*)<", drawn)
+        assert len(legend) == 6
+        assert legend == [(of, recipe["table"].told(aucs[of], 1, 3)) for of, _ in legend]
+
+
+def test_figures_keep_what_is_written(recipe, tmp_path):
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        figure, (ax,) = recipe["figures"].panels(1, 1, (3.0, 2.0))
+        ax.plot([0.123456, 0.2], [0, 1], label="AUC 0.833")
+        ax.legend()
+        recipe["figures"].keep(figure, tmp_path / "one.svg")
+    drawn = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert ">AUC 0.833<" in drawn
+    assert not re.search(r' d="[^"]*\.\d\d', drawn)
 
 
 def test_a_pool_has_some_of_every_class(recipe):
