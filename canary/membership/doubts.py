@@ -337,7 +337,7 @@ def _exchanged_classes(view: View) -> str | None:
     lost = (right < _NEVER * every) & (every >= np.maximum(20, 0.02 * view.member.sum()))
     rest = ~lost & (every > 0)
     known = right[rest].sum() / max(every[rest].sum(), 1)
-    if lost.sum() < 2 or not rest.any() or known < 0.5:
+    if lost.sum() < 2 or rest.sum() < 2 or known < 0.5:  # one class alone is a guess
         return None
     names = " and ".join(str(int(one)) for one in classes[lost][:2])
     young = "" if known >= _KNOWS else "its training was probably too short. If it was not, "

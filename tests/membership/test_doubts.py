@@ -92,6 +92,16 @@ def test_a_short_training_is_named_before_exchanged_labels(share):
     assert ("its training was probably too short. If it was not, the" in note) is (share < 0.9)
 
 
+def test_a_model_that_always_names_one_class_learned_nothing():
+    """And its labels are not called exchanged: nine of ten classes would be."""
+    label = np.tile(np.arange(CLASSES), 200)
+    member = np.repeat([True, False], len(label) // 2)
+    logits = np.tile(np.eye(CLASSES)[2], (len(label), 1)) * 3.0
+    notes = doubts(table(logits, label, member), "target")
+    assert any("Leave out a model that learned nothing" in note for note in notes), notes
+    assert not any("exchanged" in note for note in notes), notes
+
+
 def test_files_as_they_should_be_are_not_doubted_coverage():
     """Also of models that remember nothing, have seldom classes, or are always right.
 
