@@ -24,26 +24,27 @@ def recipe():
 
 
 @pytest.mark.parametrize(
-    ("name", "left"),
+    "name",
     [
-        ("order", 0),
-        ("regularization", 0),
-        ("context", 0),
-        ("overtraining", 0),
-        ("first-epochs", 0),
-        ("optimizer", 0),
-        ("batch-and-units", 0),
-        ("architecture", 0),
-        ("word-settings", 0),
-        ("words-by-characters", 0),
-        ("strategies", 0),
-        ("one-copy", 2),
+        "order",
+        "regularization",
+        "context",
+        "overtraining",
+        "first-epochs",
+        "optimizer",
+        "batch-and-units",
+        "architecture",
+        "word-settings",
+        "words-by-characters",
+        "strategies",
+        "one-copy",
     ],
 )
-def test_the_page_has_the_numbers_of_a_study(name, left):
+def test_the_page_has_the_numbers_of_a_study(name):
     with modules(RECIPE) as loaded:
         results = json.loads((RECIPE / f"{name}.json").read_text())
-        assert len(results["trainings"]) + left == results["planned"]
+        assert len(results["trainings"]) == results["planned"]
+        assert all("variants" in row for row in results["trainings"].values())  # to its end
         study = loaded["studies"].STUDIES[name]
         assert study.summary(results) in (RECIPE / "README.md").read_text(encoding="utf-8")
 
