@@ -58,8 +58,10 @@ ORDER = (
 )
 """Of the targets in tables and figure."""
 
-FURTHER = ("remembered", "unlike", "alike", "unproven")
-"""What the summary may add to the answer, in its order."""
+FURTHER = {word: word for word in ("remembered", "unlike", "alike", "unproven")}
+FURTHER["surpasses"] = "surer"
+"""What `canary.forgotten` adds to the paper's rule, and the word of the tables: the first that
+holds."""
 
 RESAMPLES = 500
 
@@ -106,7 +108,7 @@ def measures(query: Any, target: Any, calibration: Sequence[Any], unseen: Any) -
         "rho": one.rho,
         "interval": [one.lower, one.upper],
         "answer": "not forgotten" if below else "forgotten" if above else "undecided",
-        "further": next((word for word in FURTHER if getattr(one, word)), None),
+        "further": next((word for name, word in FURTHER.items() if getattr(one, name)), None),
         "distance": one.target,
         "calibration": float(one.calibration.mean()),
         "models": len(one.calibration),
