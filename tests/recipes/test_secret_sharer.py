@@ -117,6 +117,19 @@ def test_neighbours_of_one_canary(work, tmp_path):
     assert wanted.fill not in json.dumps(found)
 
 
+def test_the_page_has_the_numbers_of_the_estimators():
+    found = json.loads((RECIPE / "estimators.json").read_text())
+    with modules(RECIPE) as loaded:
+        assert loaded["estimators"].table(found) in (RECIPE / "README.md").read_text()
+        whole, *others = found["ways"].values()
+        for name, row in zip([*found["ways"]][1:], others, strict=True):
+            held = [
+                one["lower_bits"] <= exact["bits"] <= one["upper_bits"]
+                for exact, one in zip(whole, row, strict=True)
+            ]
+            assert held == [False, False, True] if "curve" in name else all(held)
+
+
 def test_every_estimator_holds_the_enumerated_exposure(work, tmp_path):
     canaries = CanarySet.load(work / "canaries.json")
     ids = [canaries.injected[-1].id, canaries.controls[0].id]
