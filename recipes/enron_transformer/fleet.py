@@ -33,6 +33,7 @@ from canary.signals.token_losses import TokenLosses
 Flags = NDArray[np.bool_]
 
 POOL, NULL, OTHERS, LENGTH, SPLITS = 400, 200, 1500, 80, 24
+LEAST = SPLITS // 2 + 2  # so that each has others with and without each e-mail
 SIDES = ("members", "never seen")
 PRESENT = ("lira-online-fixed", "lira-offline-fixed", "rmia")
 GAINS = {
@@ -192,13 +193,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="holds enron_aeslc/")
     parser.add_argument("--work", type=Path, required=True, help="for the losses of each model")
     parser.add_argument("--out", type=Path, required=True, help="JSON, for the rates")
-    parser.add_argument("--models", type=int, default=15, help=f"3 to {SPLITS}")
+    parser.add_argument("--models", type=int, default=15, help=f"{LEAST} to {SPLITS}")
     parser.add_argument(
         "--seed", type=int, default=1, help="of the e-mails, the splits, the training"
     )
     args = parser.parse_args()
-    if not 3 <= args.models <= SPLITS:
-        parser.error(f"--models {args.models}: give 3 to {SPLITS}")
+    if not LEAST <= args.models <= SPLITS:
+        parser.error(f"--models {args.models}: give {LEAST} to {SPLITS}")
     kept_in(args.out)
     torch.set_num_threads(1)
     folder = args.work / f"seed-{args.seed}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import re
@@ -121,22 +120,25 @@ def test_the_page_has_the_numbers_of_the_fleets():
 @pytest.mark.data
 def test_a_fleet_goes_on_beside_another_seed(data_dir, tmp_path):
     of_it = ("--data", data_dir, "--work", tmp_path, "--out", tmp_path / "fleet.json")
-    run_script(RECIPE / "fleet.py", *of_it, "--models", 3, "--seed", 0)
-    first = run_script(RECIPE / "fleet.py", *of_it, "--models", 3)
+    other = json.loads((RECIPE / "fleet.json").read_text())["0"]
+    (tmp_path / "fleet.json").write_text(json.dumps({"0": other}))
+    first = run_script(RECIPE / "fleet.py", *of_it, "--models", 14)
     # As a kill during the second model leaves it.
     trained = tmp_path / "seed-1"
-    for name in ("losses1.npy", "losses2.npy"):
-        (trained / name).unlink()
+    (trained / "losses1.npy").unlink()
     (trained / "losses1.part").write_bytes(b"half")
     begun = (trained / "losses0.npy").stat().st_mtime_ns
-    assert run_script(RECIPE / "fleet.py", *of_it, "--models", 3) == first
+    assert run_script(RECIPE / "fleet.py", *of_it, "--models", 14) == first
     assert (trained / "losses0.npy").stat().st_mtime_ns == begun
     kept = json.loads((tmp_path / "fleet.json").read_text())
     assert [*kept] == ["0", "1"]
-    for seed, side in itertools.product(kept, ("members", "never seen")):
-        rates = kept[seed][side]["rates"].values()
+    assert kept["0"] == other
+    for side in ("members", "never seen"):
+        rates = kept["1"][side]["rates"].values()
         assert len(rates) == 7
         assert all(0 <= low <= high <= 1 for _, low, high in rates)
+    with pytest.raises(ScriptError, match="give 14 to 24"):
+        run_script(RECIPE / "fleet.py", *of_it, "--models", 3)
     (tmp_path / "fleet.json").write_text('{"attacks": []}')
     with pytest.raises(ScriptError, match="not rates of this script"):
         run_script(RECIPE / "fleet.py", *of_it)
