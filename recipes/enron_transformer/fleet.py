@@ -116,15 +116,22 @@ def train(number: int, member: Flags, ids: list[list[int]]) -> NDArray[np.float3
 
 
 def tpr(score: NDArray[np.float64], member: Flags) -> float:
-    """The share of members above all but 1 % of the others."""
+    """The share of members above all but 1 % of the others; ties are not found."""
+    return found_of(score, member)[0]
+
+
+def found_of(score: NDArray[np.float64], member: Flags) -> tuple[float, float]:
+    """The same, and the share of the others that is above: less than 1 % where scores tie."""
     others = np.sort(score[~member])[::-1]
-    return float(np.mean(score[member] > others[len(others) // 100]))
+    threshold = others[len(others) // 100]
+    return float(np.mean(score[member] > threshold)), float(np.mean(others > threshold))
 
 
 def compared(tokens: TokenLosses, member: Flags) -> dict[str, Any]:
     """TPR at 1 % FPR in the mean over targets; 95 % over resampled texts and targets.
 
-    Rates are from 0 to 1, gains of one attack over another in points.
+    Rates are from 0 to 1, the last of each the false positive rate; gains of one attack over
+    another are in points.
     """
     scores = {kind: attack_models(tokens.table(member), kind).scores for kind in PRESENT}
     for attack in (attack_windows, attack_tokens):
@@ -140,8 +147,9 @@ def compared(tokens: TokenLosses, member: Flags) -> dict[str, Any]:
             draws[kind].append(float(np.mean(of_targets)))
     rates: dict[str, list[float]] = {}
     for kind, score in scores.items():
-        rate = np.mean([tpr(score[row], member[row]) for row in range(targets)])
-        rates[kind] = [float(rate), *np.quantile(draws[kind], [0.025, 0.975]).tolist()]
+        pairs = [found_of(score[row], member[row]) for row in range(targets)]
+        rate, mistaken = np.mean(pairs, axis=0).tolist()
+        rates[kind] = [rate, *np.quantile(draws[kind], [0.025, 0.975]).tolist(), mistaken]
     gains = {
         f"{new} over {kind}": (
             100 * np.quantile(np.subtract(draws[new], draws[kind]), [0.025, 0.975])
@@ -162,8 +170,8 @@ def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"| attack | {' | '.join(heads)} |", "| --- " * (1 + len(sides)) + "|"]
     for kind in sides[0]["rates"]:
         cells = [
-            f"{100 * rate:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-            for rate, low, high in (side["rates"][kind] for side in sides)
+            f"{100 * rate:.1f} % ({100 * low:.1f} to {100 * high:.1f}) at {100 * fpr:.2f} %"
+            for rate, low, high, fpr in (side["rates"][kind] for side in sides)
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     lines += ["", f"| gain, points | {' | '.join(heads)} |", "| --- " * (1 + len(sides)) + "|"]

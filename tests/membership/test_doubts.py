@@ -102,6 +102,15 @@ def test_a_model_that_always_names_one_class_learned_nothing():
     assert not any("exchanged" in note for note in notes), notes
 
 
+def test_two_of_three_classes_exchanged_are_doubted():
+    rng = np.random.default_rng(0)
+    label, member = rng.integers(0, 3, 4000), rng.random(4000) < 0.5
+    logits = np.eye(3)[label] * 4.0 + rng.normal(size=(4000, 3))
+    exchanged = np.array([1, 0, 2])[label]
+    notes = doubts(table(logits, exchanged, member), "target")
+    assert any("numbered differently from the outputs" in note for note in notes), notes
+
+
 def test_files_as_they_should_be_are_not_doubted_coverage():
     """Also of models that remember nothing, have seldom classes, or are always right.
 

@@ -136,7 +136,7 @@ def test_a_fleet_goes_on_beside_another_seed(data_dir, tmp_path):
     for side in ("members", "never seen"):
         rates = kept["1"][side]["rates"].values()
         assert len(rates) == 7
-        assert all(0 <= low <= high <= 1 for _, low, high in rates)
+        assert all(0 <= low <= high <= 1 for _, low, high, _ in rates)
     with pytest.raises(ScriptError, match="give 14 to 24"):
         run_script(RECIPE / "fleet.py", *of_it, "--models", 3)
     (tmp_path / "fleet.json").write_text('{"attacks": []}')
