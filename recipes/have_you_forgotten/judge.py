@@ -156,8 +156,8 @@ def counted(some: dict[str, int]) -> str:
 def rows(found: dict[str, Any]) -> list[str]:
     """The results as a Markdown table."""
     lines = [
-        "| target trained on | paper: distance, rho | distance | rho | answers | further | p | "
-        "p of any difference | AUC | accuracy: unseen, domain |",
+        "| target trained on | paper: distance, rho | distance | rho | answer by the paper's rule "
+        "| further | p | p of any difference | AUC | accuracy: unseen, domain |",
         "| --- | --- | --- | --- | --- | --- | ---: | ---: | --- | --- |",
     ]
     for name, one in found["targets"].items():

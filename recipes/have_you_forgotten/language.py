@@ -261,7 +261,7 @@ def judged(run: Run) -> dict[str, Any]:
 def rows(found: dict[str, Any]) -> list[str]:
     """The results as a Markdown table."""
     lines = [
-        "| model | rho | rho, mixed query model | its answers | further | p | "
+        "| model | rho | rho, mixed query model | its answer by the paper's rule | further | p | "
         "p of any difference | AUC | "
         "exposure, bits | of controls | nats a character: query set, unseen | "
         "finds it: p, any difference, attack, exposure |",

@@ -63,7 +63,7 @@ def rows(found: list[dict[str, Any]]) -> Iterator[str]:
     """A row for each target and size."""
     yield (
         "| target trained on | paper: distance, rho | images | seeds | distance | "
-        "of calibration models | rho | answers | AUC |"
+        "of calibration models | rho | answer by the paper's rule | AUC |"
     )
     yield "| --- | --- | ---: | ---: | --- | --- | --- | --- | --- |"
     for name in ROWS:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import lzma
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -32,6 +36,21 @@ def prose() -> dict[str, list[str]]:
     """Lines of the help texts that ship inside Python, in three parts."""
     lines = [line for text in topics.values() for line in text.split("\n") if line.strip()]
     return {split: lines[i :: len(SPLITS)] for i, split in enumerate(SPLITS)}
+
+
+def digest(lines: Iterable[str]) -> str:
+    """A fingerprint of a text, from which nobody reads the text."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def refuse_other(where: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Exit if what is kept there was made otherwise than is asked for now.
+
+    What an earlier version did not keep is not compared.
+    """
+    now = json.loads(json.dumps(given))
+    if other := [name for name, value in now.items() if kept.get(name, value) != value]:
+        sys.exit(f"{where}: made with other {' and '.join(other)}; give another --work folder")
 
 
 def shortened(texts: Mapping[str, Sequence[str]], lines: int) -> dict[str, list[str]]:

@@ -31,6 +31,7 @@ from train import Lines, Settings, rate
 import canary
 from canary.gate.coins import epsilon_bound, within_epsilon
 from canary.statistics.epsilon import Mechanism
+from canary.statistics.pvalues import fisher
 
 DELTA = 1e-9  # the paper's
 ORDERS = np.arange(2, 257)
@@ -231,7 +232,7 @@ def summary(results: Mapping[str, Any]) -> str:
         if "variants" in row:
             rows.setdefault(row["about"]["setting"], []).append(row)
     groups = [("control", 0), *((f"{n} {'copy' if n == 1 else 'copies'}", n) for n in COPIES)]
-    names = [f"exposure, bits: {name}" for name, _ in groups]
+    names = [f"exposure, bits; p: {name}" for name, _ in groups]
     gate = "by the gate, epsilon at least: median (largest), and what `--max-epsilon` says"
     heads = [
         "optimizer",
@@ -253,11 +254,12 @@ def summary(results: Mapping[str, Any]) -> str:
             f"{np.mean([last['test_nats'] for last in seeds]):.3f}",
         ]
         for _, copies in groups:
-            medians = [
-                float(np.median([c["bits"] for c in last["canaries"] if c["copies"] == copies]))
-                for last in seeds
+            bits = [
+                [c["bits"] for c in last["canaries"] if c["copies"] == copies] for last in seeds
             ]
-            cells.append(interval(medians))
+            p = fisher(np.exp2(-np.concatenate(bits))).p_value
+            said = f"{p:.2g}" if p >= 1e-9 else "< 1e-09"
+            cells.append(f"{interval([float(np.median(of)) for of in bits])}; {said}")
         kept = [[last["bounds"][mechanism] for last in seeds] for mechanism in MECHANISMS]
         right = [one["correct"] for one in kept[0]]
         cells.append(f"{', '.join(map(str, right))} of {kept[0][0]['guesses']}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from run import FULL, QUICK
-from study import MODEL, Study, Texts, Training, interval, own_formats
+from study import MODEL, Study, Texts, Training, difference, interval, own_formats
 
 import canary
 
@@ -119,16 +119,18 @@ def at_equal_loss(curves: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]) -
         return [f"No loss that all pass: one ends at {reached:.3f}, another begins below it."]
     lines = [
         f"| batch | trainings | epochs until the test loss is {reached:.3f} | exposure there, bits "
-        "| at the end |",
-        "| ---: | ---: | ---: | --- | --- |",
+        "| against the first row | at the end |",
+        "| ---: | ---: | ---: | --- | --- | --- |",
     ]
+    first: list[float] = []
     for batch, rows in curves.items():
         passes, there = np.transpose([passing(epochs, reached) for epochs in rows]).tolist()
         ends = [float(np.mean(single_copies(epochs[-1]))) for epochs in rows]
         lines.append(
             f"| {batch} | {len(rows)} | {np.mean(passes):.1f} | {interval(there)} "
-            f"| {interval(ends)} |"
+            f"| {difference(there, first)} | {interval(ends)} |"
         )
+        first = first or there
     return lines
 
 

@@ -140,6 +140,8 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
     if results.setdefault("characters", length) != length:
         sys.exit(f"{path}: the results are of another text; give another --work folder")
     left = [t for t in trainings if not is_done(t, results)]
+    if left:
+        say(f"{study.name}: an epoch on a few lines, to see how long {len(left)} trainings take")
     pace = probed(left, texts, tokenizer)
     say(f"{study.name}: {len(left)} of {len(trainings)} trainings to do; {hours(left, pace):.1f} h")
     for place, training in enumerate(left):
@@ -356,9 +358,19 @@ def interval(values: Sequence[float]) -> str:
     return f"{mean:.1f} ({mean - half:.1f} to {mean + half:.1f})"
 
 
-def injected_bits(measurement: Mapping[str, Any]) -> float:
-    """Median exposure of the canaries that were in the text."""
-    return float(np.median([c["bits"] for c in measurement["canaries"] if c["copies"]]))
+def difference(values: Sequence[float], first: Sequence[float]) -> str:
+    """Mean difference of two groups of trainings that share nothing, and Welch's 95 % interval."""
+    if min(len(values), len(first)) < 2:
+        return "-"
+    low, high = stats.ttest_ind(values, first, equal_var=False).confidence_interval()
+    return f"{np.mean(values) - np.mean(first):.1f} ({low:.1f} to {high:.1f})"
+
+
+def injected_bits(measurement: Mapping[str, Any], *, controls: bool = False) -> float:
+    """Median exposure of the canaries that were in the text, or of the controls."""
+    return float(
+        np.median([c["bits"] for c in measurement["canaries"] if controls != (c["copies"] > 0)])
+    )
 
 
 def table_by(results: Mapping[str, Any], key: str) -> str:
@@ -378,8 +390,9 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
                 rows.setdefault(name, {})[seed] = variant, variant
     lines = [
         f"| {key} | trainings | test loss, nats/token, at least validation loss | exposure, bits "
-        "| test loss at the end | exposure, bits | change against the first row, bits |",
-        "| --- | ---: | ---: | --- | ---: | --- | --- |",
+        "| test loss at the end | exposure, bits | of controls | change against the first row, "
+        "bits |",
+        "| --- | ---: | ---: | --- | ---: | --- | --- | --- |",
     ]
     first = next(iter(rows.values()))
     for value, seeds in rows.items():
@@ -393,5 +406,6 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
             for seed in seeds.keys() & first
             if seeds is not first
         ]
+        cells += [interval([injected_bits(last, controls=True) for _, last in seeds.values()])]
         lines.append(f"| {value} | {len(seeds)} | {' | '.join(cells)} | {interval(change)} |")
     return "\n".join(lines) + "\n"

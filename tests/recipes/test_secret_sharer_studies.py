@@ -200,9 +200,12 @@ def test_batches_are_compared_at_the_loss_that_all_reach(recipe):
     # One that rises again passes the loss where it first falls to it.
     again = epochs((1.5, 2.0), (1.3, 6.0), (1.5, 9.0), (1.4, 9.0))
     assert recipe["one_copy"].passing(again, 1.4) == pytest.approx([1.5, 4.0])
-    *_, first, second = recipe["one_copy"].at_equal_loss({64: [fast, fast], 256: [slow]})
-    assert first == "| 64 | 2 | 1.5 | 4.0 (4.0 to 4.0) | 9.0 (9.0 to 9.0) |"
-    assert second == "| 256 | 1 | 3.0 | 3.0 | 3.0 |"
+    fast_too = epochs((1.6, 2.0), (1.2, 4.0), (1.1, 9.0))
+    curves = {64: [fast, fast_too], 256: [slow], 512: [slow, again]}
+    *_, first, second, third = recipe["one_copy"].at_equal_loss(curves)
+    assert first == "| 64 | 2 | 1.5 | 3.5 (-2.9 to 9.9) | - | 9.0 (9.0 to 9.0) |"
+    assert second == "| 256 | 1 | 3.0 | 3.0 | - | 3.0 |"
+    assert third.split("|")[5] == " 0.0 (-3.0 to 3.0) "  # 3 and 4 both times, unpaired
     (none,) = recipe["one_copy"].at_equal_loss({64: [fast], 256: [epochs((2.0, 0.0), (1.7, 1.0))]})
     assert "one ends at 1.700, another begins below it" in none
 
