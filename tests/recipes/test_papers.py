@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -15,6 +16,7 @@ COUNTS = {
     "Have you forgotten?": {"table": 2, "figure": 2},
 }
 STATES = {"whole", "one run", "other data", "in part", "missing", "no result"}
+BESIDE = ("agrees: ", "partly: ", "differs: ", "not compared in numbers")
 
 
 def sections():
@@ -44,15 +46,34 @@ def test_every_table_and_figure_is_there_once():
 
 @pytest.mark.parametrize(("paper", "rows"), [*sections()], ids=[*COUNTS])
 def test_every_row_has_a_state_and_says_why_or_where(paper, rows):
-    for of, state, ours, hours, differs in rows:
+    for of, state, ours, hours, beside, differs in rows:
         assert state in STATES, of
         if state in ("missing", "in part"):
             assert differs, f"{paper}: {of} does not say what is missing"
         if state not in ("missing", "no result"):
             assert "](" in ours, f"{paper}: {of} leads nowhere"
             assert "`" in ours, f"{paper}: {of} has no command"
+            assert beside.startswith(BESIDE), f"{paper}: {of} is not set beside the paper"
         if state == "no result":
-            assert ours == hours == "", of
+            assert ours == hours == beside == "", of
+
+
+def test_the_hours_of_studies_are_those_that_are_kept():
+    _, rows = next(sections())
+    seen = 0
+    for of, _, ours, hours, *_ in rows:
+        for commands, shown in zip(
+            re.findall(r"`studies\.py ([\w -]+)`", ours), hours.split("; "), strict=False
+        ):
+            kept = [
+                json.loads((RECIPES / "secret_sharer" / f"{name}.json").read_text())
+                for name in commands.split()
+            ]
+            epochs = [e for one in kept for row in one["trainings"].values() for e in row["epochs"]]
+            spent = sum(e["seconds"] + e["audit_seconds"] for e in epochs) / 3600
+            assert shown == f"{spent:.1f}", of
+            seen += 1
+    assert seen > 10
 
 
 def test_links_lead_to_headings_that_are_there():
