@@ -7,6 +7,7 @@ links and the numbers of tables, figures and sections are left out. A number mus
 
 - be in a table of its section, or a value there must round to it (three digits or more), or
 - have five digits or more and be what a value in the recipe's JSON rounds to, or
+- in papers.md, be in the page of a recipe that its section leads to, or
 - be in `numbers_in_sentences.toml`.
 
 A section begins with a heading, or with a bold topic such as "**Batches and units** (...)".
@@ -190,11 +191,22 @@ def pick(page, *way, **like):
     return next(one for one in kept(page, *way) if like.items() <= one.items())
 
 
+@functools.cache
+def of_linked_pages(section):
+    """All numbers of the recipes that a section of papers.md leads to."""
+    _, part = PAGES["papers"].read_text("utf-8").split(f"\n## {section}\n")
+    recipes = re.findall(r"\]\((\w+)/README\.md", part.partition("\n## ")[0])
+    text = " ".join(plain(PAGES[recipe].read_text("utf-8")) for recipe in {*recipes})
+    shares = {f"{part}-of-{whole}" for part, whole in SHARE.findall(text)}
+    return {*re.findall(NUMBER, text)} | shares
+
+
 def unexplained(page, section):
     """The numbers that need a line in the list."""
+    linked = of_linked_pages(section) if page == "papers" and "(" in section else set()
     return {
         number
-        for number in numbers(page, section)
+        for number in numbers(page, section) - linked
         if not (in_a_table(page, section, number) or in_json(page, number))
     }
 
