@@ -146,6 +146,20 @@ def test_hours_are_of_the_epochs_that_are_missing(recipe):
     assert recipe["study"].hours([first, second], pace, results) == pytest.approx(2.5)
 
 
+def test_hours_that_are_left_hold_measurements_that_are_due(recipe, tmp_path, monkeypatch):
+    of, made, said = recipe["study"], training(recipe), []
+    losses = {"valid_nats": 1.0, "test_nats": 1.0, "seconds": 1800.0, "audit_seconds": 0.0}
+    epochs = [{"epoch": number, **losses} for number in (1, 2, 3, 4)]
+    monkeypatch.setattr(of, "probed", lambda *_: {of.cost_of(made): (1.0, 1800.0)})
+    monkeypatch.setattr(of, "trained", lambda *_: epochs)
+    monkeypatch.setattr(of, "measured", lambda *_: {})
+    monkeypatch.setattr(of, "variants_of", lambda *_: ())
+    monkeypatch.setattr(of, "say", said.append)
+    study = of.Study("s", lambda *_, **__: [made], lambda _: "")
+    of.run(study, None, tmp_path, quick=True)
+    assert [line.split("; ")[1] for line in said[2:]] == [f"{n}.0 h left" for n in (3, 2, 1, 0)]
+
+
 def test_variants_have_no_epoch_of_least_validation_loss(recipe):
     def measured(nats, bits):
         found = {"canaries": [{"copies": n, "bits": bits * n} for n in (1, 0)]}
