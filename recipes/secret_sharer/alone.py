@@ -24,13 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from corpus import character_tokenizer, penn_treebank, prose, shortened
+from corpus import character_tokenizer, penn_treebank, prose, refuse_other, shortened, written
 from model import build
-from run import QUICK, START, with_canaries
+from run import QUICK, START, audit_of, kept_canaries, set_of, with_canaries
 from train import Settings, read_epoch, train
 
 import canary
-from canary.audits.audit_result import Audit
 from canary.audits.completing import completions
 
 FORMATS = (
@@ -58,12 +57,10 @@ TOP = 100
 
 
 def canaries_of(path: Path, seed: int, *, quick: bool) -> canary.CanarySet:
-    """One canary and one control per format: read from `path`, or generated into it."""
-    if not path.exists():
-        pairs = list(zip(FORMATS, COPIES, strict=True))[:: 11 if quick else 1]
-        formats = [text.replace("{digit:9}", "{digit:4}") if quick else text for text, _ in pairs]
-        one_each(formats, [copies for _, copies in pairs], seed).save(path)
-    return canary.CanarySet.load(path)
+    """One canary and one control per format, generated into `path` if they are not there."""
+    pairs = list(zip(FORMATS, COPIES, strict=True))[:: 11 if quick else 1]
+    formats = [text.replace("{digit:9}", "{digit:4}") if quick else text for text, _ in pairs]
+    return kept_canaries(path, one_each(formats, [copies for _, copies in pairs], seed))
 
 
 def one_each(formats: Sequence[str], copies: Sequence[int], seed: int) -> canary.CanarySet:
@@ -101,7 +98,7 @@ def measure(args: argparse.Namespace) -> None:
     points: list[dict[str, Any]] = []
     losses: dict[str, list[float]] = {}
     for strategy in STRATEGIES:
-        folders = sorted((args.work / strategy).glob("epoch-??"))
+        folders = finished(args.work / strategy)
         for folder in folders if strategy == "A" else folders[-1:]:
             epoch = read_epoch(folder)
             losses.setdefault(strategy, []).append(epoch.test_nats)
@@ -115,7 +112,20 @@ def measure(args: argparse.Namespace) -> None:
         "test_nats": losses,
         "points": points,
     }
-    (args.work / "alone.json").write_text(json.dumps(results, indent=1) + "\n")
+    written(args.work / "alone.json", results)
+
+
+def finished(work: Path) -> list[Path]:
+    """The epochs of a training in order; an error if it has not come to its end."""
+    begun = work / "training.json"
+    planned = json.loads(begun.read_text())["epochs"] if begun.exists() else EPOCHS
+    folders = [work / f"epoch-{number:02d}" for number in range(1, planned + 1)]
+    if missing := sum(not folder.exists() for folder in folders):
+        sys.exit(
+            f"{work}: {missing} of {planned} epochs are missing; "
+            f"run `alone.py train --strategy {work.name}` again until it ends"
+        )
+    return folders
 
 
 def measured(
@@ -123,15 +133,14 @@ def measured(
 ) -> list[dict[str, Any]]:
     """What is known of each canary of one model: from its file, or measured now."""
     path = folder / "measured.json"
+    options = {"budget": args.budget, "draws": args.draws, "seed": args.seed}
     if path.exists():
-        found: list[dict[str, Any]] = json.loads(path.read_text())
-        return found
+        kept = json.loads(path.read_text())
+        kept = kept if isinstance(kept, dict) else {"points": kept}  # of an earlier version
+        refuse_other(path, kept, set_of(canaries) | options)
+        return list(kept["points"])
     model = canary.load(folder, factory=build)
-    saved = folder / "audit.json"
-    if not saved.exists():
-        options = {"budget": args.budget, "draws": args.draws, "seed": args.seed}
-        canary.audit(model, canaries, start_token=START, **options).save(saved)
-    audit = Audit.load(saved)
+    audit, _ = audit_of(folder, "audit.json", canaries, **options)
     found = []
     for result in audit.canaries:
         format = canaries.formats[result.format]
@@ -148,7 +157,7 @@ def measured(
             point |= extracted(model, format, result.id, canaries, args.budget)
         found.append(point)
         print(folder, point, file=sys.stderr, flush=True)
-    path.write_text(json.dumps(found, indent=1))
+    written(path, set_of(canaries) | options | {"points": found})
     return found
 
 

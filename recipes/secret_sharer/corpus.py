@@ -53,6 +53,14 @@ def refuse_other(where: Path, kept: Mapping[str, Any], given: Mapping[str, Any])
         sys.exit(f"{where}: made with other {' and '.join(other)}; give another --work folder")
 
 
+def written(path: Path, content: Any) -> None:
+    """Write text, or else JSON, beside its place and move it there whole."""
+    text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)
+
+
 def shortened(texts: Mapping[str, Sequence[str]], lines: int) -> dict[str, list[str]]:
     """The first `lines` lines to train on, and a tenth of it to hold out."""
     share = {"train": lines, "valid": lines // 10, "test": lines // 10}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from study import written
+from corpus import written
 
 from canary.audits.audit_result import Audit
 from canary.records.weight_files import FILES, digest_of_files

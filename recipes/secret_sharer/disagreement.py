@@ -14,16 +14,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from alone import FORMATS, MODEL
-from corpus import character_tokenizer, penn_treebank, prose, shortened
+from corpus import (
+    character_tokenizer,
+    digest,
+    penn_treebank,
+    prose,
+    refuse_other,
+    shortened,
+    written,
+)
 from model import build
 from run import QUICK, START, with_canaries
-from study import Texts, asked, say, written
+from study import Texts, asked, say
 from tokenizers import Tokenizer
 from train import Settings, train
 
@@ -32,6 +40,11 @@ import canary
 SHARE = 0.1
 SETTINGS = Settings(epochs=20, batch=16)
 REMOVED = (0.001, 0.01, 0.05, 0.1, 0.25)
+
+
+def plan(*, quick: bool) -> tuple[Settings, Mapping[str, Any]]:
+    """How each model is trained, and its size."""
+    return (QUICK["training"], QUICK["model"]) if quick else (SETTINGS, MODEL)
 
 
 def halves(
@@ -63,8 +76,9 @@ def bits_per_token(folder: Path, lines: Sequence[str]) -> Any:
 
 def judged(seed: int, texts: Texts, tokenizer: Tokenizer, work: Path, *, quick: bool) -> Any:
     """Train both models, and find the place of each secret by disagreement, 1 the first."""
-    settings = replace(QUICK["training"] if quick else SETTINGS, seed=seed)
-    config = {"vocabulary": tokenizer.get_vocab_size(), **(QUICK["model"] if quick else MODEL)}
+    settings, model = plan(quick=quick)
+    settings = replace(settings, seed=seed)
+    config = {"vocabulary": tokenizer.get_vocab_size(), **model}
     planted, lines = halves(texts, seed, quick=quick)
     folders, losses = [], []
     for half in range(2):
@@ -126,7 +140,11 @@ def main() -> None:
     texts = shortened(texts, QUICK["lines"] if args.quick else round(SHARE * whole))
     tokenizer = character_tokenizer(texts, set("".join(FORMATS)) | set("0123456789"))
     path = args.work / "disagreement.json"
-    results = json.loads(path.read_text()) if path.exists() else {"seeds": {}}
+    settings, model = plan(quick=args.quick)
+    given = {"settings": asdict(settings), "model": model, "text": digest(texts["train"])}
+    results = json.loads(path.read_text()) if path.exists() else given | {"seeds": {}}
+    # A file of an earlier version kept none of it: nobody knows what its seeds are of.
+    refuse_other(path, dict.fromkeys(given) | results, given)
     if not args.quick:
         say("three seeds of two trainings each: about half an hour of an idle core")
     for seed in range(1 if args.quick else 3):

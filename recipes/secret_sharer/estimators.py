@@ -18,10 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corpus import written
 from model import build
-from study import written
+from run import canaries_for
 
 import canary
+from canary.cli.options import unescaped
 from canary.statistics.exposures import Exposure
 
 CURVE = "skew-normal curve of these draws"
@@ -135,7 +137,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--canaries", type=Path, required=True)
     parser.add_argument("--id", dest="ids", action="append", required=True)
-    parser.add_argument("--start-token", default="\n")
+    parser.add_argument("--start-token", type=unescaped, default="\n")
     parser.add_argument("--budget", type=int, default=1_000_000)
     parser.add_argument("--draws", type=int, default=20_000)
     parser.add_argument("--nodes", type=int, default=4_000)
@@ -146,7 +148,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.out.resolve().parent.is_dir():
         parser.error(f"--out {args.out}: make its folder first")
-    canaries = alone(canary.CanarySet.load(args.canaries), args.ids)
+    canaries = alone(canaries_for(args.model, args.canaries), args.ids)
     for found in measured(
         canary.load(args.model, factory=build),
         canaries,

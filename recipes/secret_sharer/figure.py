@@ -94,11 +94,15 @@ def grouped(canaries: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str
 
 
 def median_bound(canaries: Sequence[Mapping[str, Any]]) -> tuple[float, bool]:
-    """The (upper) median, a censored canary standing at its lower bound; is it censored?"""
-    values = sorted(
-        (c["lower_bits"] if c["bits"] is None else c["bits"], c["bits"] is None) for c in canaries
+    """The (upper) median, and whether it is a lower bound: of a canary above every draw.
+
+    Such a canary stands above all others, though its bound may be below their estimates.
+    """
+    order = sorted(
+        (True, c["lower_bits"]) if c["bits"] is None else (False, c["bits"]) for c in canaries
     )
-    return values[len(values) // 2]
+    censored, value = order[len(order) // 2]
+    return value, censored
 
 
 def color(copies: int, groups: Mapping[int, object]) -> Any:

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import character_tokenizer
+from corpus import character_tokenizer, digest, refuse_other, written
 from datasets import Dataset
 from model import build
 from run import QUICK as QUICK_RUN
 from run import START
-from study import asked, interval, say, written
+from study import asked, interval, say
 from train import Settings, train
 
 import canary
@@ -192,16 +192,27 @@ def ranked(model: Any, secret: Secret, fills: Sequence[str], nodes: int) -> list
     return [sum(rest) / 2 if bits is None else bits for bits, *rest in ends]
 
 
-def measured(folder: Path, box: Mailbox, strangers: Sequence[Secret], plan: Plan) -> Any:
-    """What may be kept of each secret: form, copies, exposures, and whether it comes out."""
-    path = folder / "exposures.json"
-    rows = json.loads(path.read_text()) if path.exists() else []
-    model = canary.load(folder, factory=build)
+def controls_of(box: Mailbox, strangers: Sequence[Secret]) -> Iterator[list[str]]:
+    """Numbers of other mailboxes that are ranked beside each secret of this one."""
     rng = random.Random(1)
-    for secret in box.secrets[len(rows) :]:
+    for secret in box.secrets:
         same = [s.fill for s in strangers if s.format == secret.format]
         others = [*dict.fromkeys(same)]  # one number can be in several mailboxes
-        controls = rng.sample(others, min(4, len(others)))
+        yield rng.sample(others, min(4, len(others)))
+
+
+def measured(folder: Path, box: Mailbox, strangers: Sequence[Secret], plan: Plan) -> Any:
+    """What may be kept of each secret: form, copies, exposures, and whether it comes out."""
+    path, made = folder / "exposures.json", folder / "made-of.json"
+    rows = json.loads(path.read_text()) if path.exists() else []
+    mails = [mail for mails in box.texts.values() for mail in mails]
+    given = {"settings": asdict(plan), "text": digest([*mails, *(s.fill for s in strangers)])}
+    refuse_other(path, json.loads(made.read_text()) if made.exists() else {}, given)
+    written(made, given)
+    model = canary.load(folder, factory=build)
+    # All are drawn, also those of secrets that were measured before a kill.
+    drawn = [*zip(box.secrets, controls_of(box, strangers), strict=True)]
+    for secret, controls in drawn[len(rows) :]:
         bits, *beside = ranked(model, secret, [secret.fill, *controls], plan.nodes)
         options = {"start_token": START, "context": secret.context, "budget": plan.budget}
         search = canary.extract(model, secret.format, top=TOP, **options)

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from corpus import written
 from model import build
-from study import written
+from run import canaries_for
 
 import canary
+from canary.cli.options import unescaped
 
 DIGITS = "0123456789"
 SUBSTITUTIONS = 2
@@ -73,10 +75,10 @@ def main() -> None:
     parser.add_argument("--id", default="canary-1")
     parser.add_argument("--top", type=int, default=10)
     parser.add_argument("--budget", type=int, default=1_000_000, help="queries of the search")
-    parser.add_argument("--start-token", default="\n")
+    parser.add_argument("--start-token", type=unescaped, default="\n")
     parser.add_argument("--out", type=Path, required=True, help="for the numbers, no secrets")
     args = parser.parse_args()
-    canaries = canary.CanarySet.load(args.canaries)
+    canaries = canaries_for(args.model, args.canaries)
     chosen = next((c for c in canaries if c.id == args.id), None)
     if chosen is None:
         parser.error(f"--id {args.id}: not in {args.canaries}")

@@ -12,7 +12,6 @@ epoch. Run again, the command goes on where it was.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -20,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from corpus import character_tokenizer, penn_treebank, prose, shortened
+from corpus import character_tokenizer, penn_treebank, prose, refuse_other, shortened, written
 from datasets import Dataset
 from figure import draw
 from model import build, parameters
 from train import Epoch, Settings, train
 
 import canary
-from canary.audits.audit_result import Audit
+from canary.audits.audit_result import CANARY_SET, Audit
 
 START = "\n"  # what stood before every line in training stands before a candidate
 FULL: dict[str, Any] = {
@@ -66,17 +65,39 @@ def arguments() -> argparse.Namespace:
 
 
 def canaries_of(plan: Mapping[str, Any], work: Path, seed: int) -> canary.CanarySet:
-    """The run's canary set: read from `work`, or generated into it."""
-    path = work / "canaries.json"
+    """The run's canary set, generated into `work` if it is not there."""
+    planned = canary.generate(
+        plan["format"],
+        repetitions=plan["repetitions"],
+        per_repetition=plan["per_repetition"],
+        controls=plan["controls"],
+        seed=seed,
+    )
+    return kept_canaries(work / "canaries.json", planned)
+
+
+def kept_canaries(path: Path, planned: canary.CanarySet) -> canary.CanarySet:
+    """The planned canaries, saved there; an error if others are."""
     if not path.exists():
-        canary.generate(
-            plan["format"],
-            repetitions=plan["repetitions"],
-            per_repetition=plan["per_repetition"],
-            controls=plan["controls"],
-            seed=seed,
-        ).save(path)
-    return canary.CanarySet.load(path)
+        planned.save(path)
+    there = canary.CanarySet.load(path)
+    refuse_other(path, {"canaries": there.fingerprint}, {"canaries": planned.fingerprint})
+    return planned
+
+
+def canaries_for(model: Path, path: Path) -> canary.CanarySet:
+    """The canaries of a file, one of those beside the model's training if it has any."""
+    beside = [model.resolve().parent / f"{name}.json" for name in ("canaries", "company")]
+    there = [one for one in beside if one.exists()]
+    given = canary.CanarySet.load(path)
+    if there and given not in [canary.CanarySet.load(one) for one in there]:
+        sys.exit(f"{path}: the model has other canaries; give {' or '.join(map(str, there))}")
+    return given
+
+
+def set_of(canaries: canary.CanarySet) -> dict[str, Any]:
+    """What tells a canary set from others, as audits keep it."""
+    return {CANARY_SET: canaries.fingerprint}
 
 
 def with_canaries(lines: Sequence[str], canaries: canary.CanarySet, seed: int) -> list[str]:
@@ -91,12 +112,16 @@ def with_canaries(lines: Sequence[str], canaries: canary.CanarySet, seed: int) -
 def audit_of(
     folder: Path, name: str, canaries: canary.CanarySet, **options: Any
 ) -> tuple[Audit, float]:
-    """The audit of an epoch's model, from its file or made now; and its seconds."""
+    """The audit of an epoch's model, from its file or made now; and its seconds.
+
+    A file of other canaries or options is an error.
+    """
     path = folder / name
     if not path.exists():
         model = canary.load(folder, factory=build)
         canary.audit(model, canaries, start_token=START, **options).save(path)
     audit = Audit.load(path)
+    refuse_other(path, audit.settings, set_of(canaries) | options)
     return audit, sum(f.seconds for f in audit.formats)
 
 
@@ -189,7 +214,7 @@ def main() -> None:
     }
     out = args.out or args.work
     out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    written(out / "results.json", results)
     draw(results, out)
 
 

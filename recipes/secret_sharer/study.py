@@ -20,10 +20,18 @@ from typing import Any
 import numpy as np
 import torch
 from alone import FORMATS, MODEL
-from corpus import character_tokenizer, penn_treebank, prose, shortened
+from corpus import (
+    character_tokenizer,
+    digest,
+    penn_treebank,
+    prose,
+    refuse_other,
+    shortened,
+    written,
+)
 from datasets import Dataset
 from model import build
-from run import QUICK, START, with_canaries
+from run import QUICK, START, kept_canaries, with_canaries
 from safetensors.torch import load_file, save_file
 from scipy import stats
 from tokenizers import Tokenizer
@@ -34,6 +42,8 @@ import canary
 
 Weights = Mapping[str, Tensor]
 Texts = Mapping[str, Sequence[str]]
+Pace = dict[tuple[Any, ...], tuple[float, float]]
+"""Seconds of an epoch and of its measurement, by `cost_of` a training."""
 NODES = 4_000  # per level of importance draws: an interval of 0.3 bits at 17 bits
 PROBE = 2_000  # lines
 
@@ -63,6 +73,14 @@ class Training:
     def planted(self) -> list[canary.CanarySet]:
         """All canary sets that are in the text."""
         return [self.canaries] if self.company is None else [self.canaries, self.company]
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the results keep of how it is done, to refuse those of another one."""
+        seen = {"canaries": self.canaries, "company": self.company, **self.views}
+        marks = [f"{name} {one.fingerprint}" for name, one in seen.items() if one]
+        settings = asdict(self.settings)
+        return {"settings": settings, "model": dict(self.model), "canaries": digest(marks)}
 
     def also(self, folder: Path, model: Any) -> dict[str, Any]:
         """What else is measured of a model, whose folder may keep files of it."""
@@ -132,38 +150,46 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
     work.mkdir(parents=True, exist_ok=True)
     trainings, texts, tokenizer = prepared(study, data, quick=quick)
     path = work / "results.json"
-    results: dict[str, Any] = {"study": study.name, "trainings": {}}
+    length = sum(len(line) + 1 for line in texts["train"])
+    given = {"study": study.name, "characters": length}
+    results: dict[str, Any] = {"trainings": {}}
     if path.exists():
         results = json.loads(path.read_text())
-    results["planned"] = len(trainings)
-    length = sum(len(line) + 1 for line in texts["train"])
-    if results.setdefault("characters", length) != length:
-        sys.exit(f"{path}: the results are of another text; give another --work folder")
-    left = [t for t in trainings if not is_done(t, results)]
+    refuse_other(path, results, given)
+    results |= given | {"planned": len(trainings)}
+    left = [t for t in trainings if not is_done(t, results, work)]
     if left:
         say(f"{study.name}: an epoch on a few lines, to see how long {len(left)} trainings take")
     pace = probed(left, texts, tokenizer)
-    say(f"{study.name}: {len(left)} of {len(trainings)} trainings to do; {hours(left, pace):.1f} h")
+    to_do = f"{len(left)} of {len(trainings)} trainings to do"
+    say(f"{study.name}: {to_do}; {hours(left, pace, results):.1f} h")
     for place, training in enumerate(left):
         row = results["trainings"].setdefault(training.name, {})
-        row |= {"about": training.about, "settings": asdict(training.settings), "epochs": []}
+        row |= {"about": training.about, **training.kept, "epochs": []}
         for epoch in trained(training, texts, tokenizer, work / training.name):
             row["epochs"].append(epoch)
-            pace[cost_of(training)] = epoch["seconds"] + audited(training, epoch)
-            rest = hours(left[place + 1 :], pace)
-            rest += hours([training], pace) * (1 - epoch["epoch"] / training.settings.epochs)
+            cost = cost_of(training)
+            audit = audited(training, epoch) if epoch["audit_seconds"] else pace[cost][1]
+            pace[cost] = epoch["seconds"], audit
             bits = f", {epoch['canaries'][0]['bits']:.1f} bits" if "canaries" in epoch else ""
             say(
                 f"{study.name} {training.name}, epoch {epoch['epoch']}: test "
-                f"{epoch['test_nats']:.3f} nats/token{bits}; {rest:.1f} h left"
+                f"{epoch['test_nats']:.3f} nats/token{bits}; "
+                f"{hours(left[place:], pace, results):.1f} h left"
             )
             written(path, results)
         best = best_of(row["epochs"])
         best |= measured(work / training.name / f"epoch-{best['epoch']:02d}", training)
         row["variants"] = dict(variants_of(training, texts, tokenizer, work / training.name))
         written(path, results)
-        written(work / "summary.md", study.summary(results))
-    return study.summary(results)
+        written(work / "summary.md", study.summary(only(trainings, results)))
+    return study.summary(only(trainings, results))
+
+
+def only(trainings: Sequence[Training], results: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of these trainings, in their order."""
+    rows = results["trainings"]
+    return {**results, "trainings": {t.name: rows[t.name] for t in trainings if t.name in rows}}
 
 
 def prepared(
@@ -179,12 +205,14 @@ def prepared(
     return trainings, texts, study.tokenizer(texts, set().union(*(f.alphabet for f in spaces)))
 
 
-def is_done(training: Training, results: Mapping[str, Any]) -> bool:
+def is_done(training: Training, results: Mapping[str, Any], where: Path) -> bool:
     """Whether the results have the training to its end; an error if it was another one."""
     row = results["trainings"].get(training.name)
-    if row is not None and with_defaults(row["settings"]) != asdict(training.settings):
-        sys.exit(f"{training.name}: the results are of other settings; give another --work folder")
-    return row is not None and "variants" in row
+    if row is None:
+        return False
+    kept = {**row, "settings": with_defaults(row["settings"])}
+    refuse_other(where / training.name, kept, training.kept)
+    return "variants" in row
 
 
 def trained(
@@ -195,9 +223,9 @@ def trained(
     Weights of earlier epochs are removed, except those of the least validation loss.
     """
     work.mkdir(parents=True, exist_ok=True)
-    training.canaries.save(work / "canaries.json")
+    kept_canaries(work / "canaries.json", training.canaries)
     if training.company is not None:
-        training.company.save(work / "company.json")
+        kept_canaries(work / "company.json", training.company)
     lines = with_canaries(texts["train"], training.canaries, training.settings.seed)
     company = training.company
     added = [company.text(c) for c in company for _ in range(c.repetitions)] if company else []
@@ -289,11 +317,9 @@ def cost_of(training: Training) -> tuple[Any, ...]:
     )
 
 
-def probed(
-    trainings: Sequence[Training], texts: Texts, tokenizer: Tokenizer
-) -> dict[tuple[Any, ...], float]:
-    """Seconds of an epoch and its measurement, from an epoch on a few lines."""
-    pace: dict[tuple[Any, ...], float] = {}
+def probed(trainings: Sequence[Training], texts: Texts, tokenizer: Tokenizer) -> Pace:
+    """Seconds of an epoch and of its measurement, from an epoch on a few lines."""
+    pace: Pace = {}
     lines = min(PROBE, len(texts["train"]) // 2)
     for training in trainings:
         if cost_of(training) not in pace:
@@ -301,7 +327,7 @@ def probed(
             with tempfile.TemporaryDirectory() as folder:
                 (epoch,) = trained(small, shortened(texts, lines), tokenizer, Path(folder))
             whole = epoch["seconds"] * len(texts["train"]) / lines
-            pace[cost_of(training)] = whole + audited(training, epoch)
+            pace[cost_of(training)] = whole, audited(training, epoch)
     return pace
 
 
@@ -311,17 +337,12 @@ def audited(training: Training, epoch: Mapping[str, Any]) -> float:
     return seconds if training.curve else 2 * seconds / training.settings.epochs
 
 
-def hours(trainings: Sequence[Training], pace: Mapping[tuple[Any, ...], float]) -> float:
-    """How long the trainings take."""
-    return sum(t.settings.epochs * pace[cost_of(t)] for t in trainings) / 3600
-
-
-def written(path: Path, content: Any) -> None:
-    """Write text, or else JSON, beside its place and move it there whole."""
-    text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    part.replace(path)
+def hours(trainings: Sequence[Training], pace: Pace, results: Mapping[str, Any]) -> float:
+    """How long the epochs take that the results do not have."""
+    rows = results["trainings"]
+    done = {t.name: len(rows[t.name]["epochs"]) if t.name in rows else 0 for t in trainings}
+    seconds = ((t.settings.epochs - done[t.name]) * sum(pace[cost_of(t)]) for t in trainings)
+    return sum(seconds) / 3600
 
 
 def asked(about: str | None, holds: str) -> argparse.Namespace:
@@ -377,17 +398,17 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
     """Utility beside exposure for each value of ``about[key]``, over the finished trainings.
 
     The epoch of the least validation loss is shown beside the last one: a setting that
-    overtrains is judged where its user would stop. The change of the last exposure against
-    the first row is of trainings with the same seed.
+    overtrains is judged where its user would stop. Variants are made of the last epoch alone.
+    The change of the last exposure against the first row is of trainings with the same seed.
     """
-    rows: dict[str, dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    rows: dict[str, dict[int, tuple[Mapping[str, Any] | None, Mapping[str, Any]]]] = {}
     for row in results["trainings"].values():
         if "variants" in row:
             seed = row["about"]["seed"]
             best, last = best_of(row["epochs"]), row["epochs"][-1]
             rows.setdefault(row["about"][key], {})[seed] = best, last
             for name, variant in row["variants"].items():
-                rows.setdefault(name, {})[seed] = variant, variant
+                rows.setdefault(name, {})[seed] = None, variant
     lines = [
         f"| {key} | trainings | test loss, nats/token, at least validation loss | exposure, bits "
         "| test loss at the end | exposure, bits | of controls | change against the first row, "
@@ -399,6 +420,8 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
         cells = [
             f"{np.mean([m['test_nats'] for m in side]):.3f} | "
             f"{interval([injected_bits(m) for m in side])}"
+            if None not in side
+            else "- | -"
             for side in zip(*seeds.values(), strict=True)
         ]
         change = [

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from corpus import digest, refuse_other, written
 from model import State, parameters, seeded
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
@@ -181,12 +182,12 @@ def train(
     The lines of ``texts["company"]``, if there are any, are strewn among the others, whose
     order does not change: two runs that differ in their company see the rest alike.
     """
-    given = {**asdict(settings), "model": dict(config)}
+    read = digest([*texts["train"], *texts.get("company", ())])
+    given = {**asdict(settings), "model": dict(config), "text": read}
     begun = work / "training.json"
-    if not begun.exists():
-        begun.write_text(json.dumps(given, indent=1))
-    if with_defaults(json.loads(begun.read_text())) != given:
-        sys.exit(f"{begun}: holds a run with other settings; give another --work folder")
+    if begun.exists():
+        refuse_other(begun, with_defaults(json.loads(begun.read_text())), given)
+    written(begun, given)
 
     start = np.asarray(tokenizer.encode("\n").ids, np.int64)
     company = encode(tokenizer, texts.get("company", ()))

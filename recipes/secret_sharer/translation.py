@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from corpus import prose
+from corpus import prose, refuse_other, written
 from numpy.typing import NDArray
-from study import asked, interval, say, written
+from study import asked, interval, say
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import MarianConfig, MarianMTModel, PreTrainedTokenizerFast
@@ -339,12 +339,9 @@ def by_draws(
 def study(pairs: Sequence[Pair], plan: Plan, work: Path) -> dict[str, Any]:
     """Train and measure what is not there yet."""
     texts, path = split(pairs, plan), work / "translation.json"
-    given = json.loads(json.dumps(asdict(plan)))
-    results: dict[str, Any] = {"settings": given, "trainings": {}}
-    if path.exists():
-        results = json.loads(path.read_text())
-    if results["settings"] != given:
-        sys.exit(f"{path}: holds a run with other settings; give another --work folder")
+    given = {"settings": asdict(plan)}
+    results = json.loads(path.read_text()) if path.exists() else given | {"trainings": {}}
+    refuse_other(path, results, given)
     for seed in range(plan.seeds):
         if str(seed) not in results["trainings"]:
             here = work / f"seed-{seed}"

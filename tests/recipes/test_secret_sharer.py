@@ -63,7 +63,7 @@ def test_resumed_run_gives_the_same_weights(work, tmp_path):
 
 
 def test_other_settings_do_not_mix(work):
-    with pytest.raises(ScriptError, match="other settings"):
+    with pytest.raises(ScriptError, match="made with other epochs; give another --work"):
         run("--work", work, "--epochs", "3")
 
 

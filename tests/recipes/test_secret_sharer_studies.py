@@ -316,11 +316,11 @@ def test_studies_refuse_what_they_cannot_do(studies, tmp_path):
     results = study_results(studies, "one-copy")
     (tmp_path / "one-copy").mkdir()
     for change, why in (
-        ({"characters": results["characters"] + 1}, "another text"),
-        ({"trainings": altered(results["trainings"], epochs=3)}, "other settings"),
+        ({"characters": results["characters"] + 1}, "characters"),
+        ({"trainings": altered(results["trainings"], epochs=3)}, "settings"),
     ):
         (tmp_path / "one-copy" / "results.json").write_text(json.dumps(results | change))
-        with pytest.raises(ScriptError, match=f"the results are of {why}"):
+        with pytest.raises(ScriptError, match=f"made with other {why}; give another"):
             run_study("one-copy", tmp_path)
     with (studies / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
