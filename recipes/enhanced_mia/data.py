@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,23 @@ Data = tuple[NDArray[Any], NDArray[np.int64]]
 
 def mnist(folder: Path) -> Data:
     """60,000 images of 28 x 28 from 0 to 1, and their digits."""
+    images = idx(folder / "train-images-idx3-ubyte.gz", 2051)
+    labels = idx(folder / "train-labels-idx1-ubyte.gz", 2049)
+    return images.astype(np.float32) / 255, labels.astype(np.int64)
 
-    def numbers(name: str, header: int) -> NDArray[np.uint8]:
-        with gzip.open(folder / f"train-{name}-ubyte.gz") as held:
-            return np.frombuffer(held.read(), np.uint8, offset=header)
 
-    images = numbers("images-idx3", 16).reshape(-1, 28, 28)
-    return images.astype(np.float32) / 255, numbers("labels-idx1", 8).astype(np.int64)
+def idx(path: Path, magic: int) -> NDArray[np.uint8]:
+    """The bytes of a gzipped IDX file in the shape that its header gives."""
+    held = gzip.decompress(path.read_bytes())
+    start = 4 * (1 + magic % 256)  # the last byte of the magic number counts the dimensions
+    first, *shape = np.frombuffer(held[:start].ljust(start, b"\0"), ">u4").tolist()
+    if first != magic or math.prod(shape) != len(held) - start:
+        raise InputError(
+            f"{len(held):,} bytes that begin with {first} and the sizes {shape}",
+            cure=f"give the published IDX file, which begins with {magic}",
+            where=str(path),
+        )
+    return np.frombuffer(held, np.uint8, offset=start).reshape(shape)
 
 
 def location30(folder: Path) -> Data:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from data import READERS
 from figures import draw
-from table import attacks
+from table import attacks, right
 from training import (
     CONFIGURATIONS,
     STANDARD,
@@ -32,6 +32,7 @@ from training import (
     tables,
 )
 
+from canary.errors import CanaryError
 from canary.membership.aggregate import Spread, agreement, evaluate_models, rates, sample_auc
 from canary.membership.diagnostics import Growth, growth
 from canary.membership.many import ManyScores, attack_models
@@ -224,6 +225,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.processes < 1:
         parser.error(f"--processes {options.processes}: give 1 or more")
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"run.py: {error}") from None
+
+
+def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # of further processes
     options.out.mkdir(parents=True, exist_ok=True)
@@ -235,9 +243,9 @@ def main() -> None:
         source = configuration.name.split("-")[0]
         data = drawn(READERS[source](options.data / source), configuration)
         found = tables(data, configuration, options.work, processes=options.processes)
-        results[configuration.name] = studied(found, configuration, options.out)
+        result = results[configuration.name] = studied(found, configuration, options.out)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        print(f"\n{configuration.name}\n", *attacks(results[configuration.name]), sep="\n")
+        print(f"\n{configuration.name}: right on {right(result)}\n", *attacks(result), sep="\n")
 
 
 if __name__ == "__main__":

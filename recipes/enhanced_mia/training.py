@@ -156,6 +156,12 @@ LEAST = 24
 def drawn(data: Data, configuration: Configuration) -> Data:
     """The pool and the population behind it, drawn at random."""
     x, labels = data
+    if labels.shape != (len(x),) or (labels < 0).any():
+        raise InputError(
+            f"{len(x):,} samples, and labels of shape {labels.shape} from {labels.min(initial=0)}",
+            cure="give both files of one data set, as they were published",
+            where=configuration.name,
+        )
     sizes = len(configuration.pool), configuration.population
     if len(labels) < sum(sizes):
         raise InputError(
@@ -243,7 +249,8 @@ def learned(found: Tables) -> tuple[Tables, int]:
     """Without the models whose training failed, and how many they are.
 
     Such a model is right on hardly more of the pool than who always names the commonest class. As
-    a target it shows nothing, and as a reference it has nearly one loss for all.
+    a target it shows nothing, and as a reference it has nearly one loss for all. A target none of
+    whose distilled models learned is left out, too.
     """
 
     def alive(table: SignalTable) -> NDArray[np.bool_]:
@@ -255,9 +262,15 @@ def learned(found: Tables) -> tuple[Tables, int]:
         (one, alive(one)) for one, kept in zip(found.distilled, main, strict=False) if kept
     ]
     failed = int((~main).sum()) + sum(int((~kept).sum()) for _, kept in distilled)
+    targets = main[: len(found.distilled)]
+    targets[targets] = [kept.any() for _, kept in distilled]
+    if not main.any():
+        raise InputError(
+            "no model learned", cure="look at the labels, and at rate and epochs in training.py"
+        )
     return replace(
         found,
         main=found.main.select(models=main),
-        distilled=tuple(one.select(models=kept) for one, kept in distilled),
+        distilled=tuple(one.select(models=kept) for one, kept in distilled if kept.any()),
         without=found.without if main[0] else None,
     ), failed

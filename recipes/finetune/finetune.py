@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -29,6 +32,7 @@ from transformers import (
 )
 
 import canary
+from canary.errors import InputError
 from canary.plugins.callback import ExposureCallback
 
 
@@ -103,6 +107,26 @@ def trainer_of(
         data_collator=default_data_collator,
         processing_class=tokenizer,
     )
+
+
+def opened(path: Path, plan: Mapping[str, Any], base: Path, texts: list[str]) -> dict[str, Any]:
+    """The trainings of a study that are kept, if they were made of the same; or a new record."""
+    weights = b"".join(file.read_bytes() for file in sorted(base.glob("*.safetensors")))
+    made_of = {
+        "plan": plan,
+        "base": sha256(weights).hexdigest(),
+        "texts": sha256(json.dumps(texts).encode()).hexdigest(),
+    }
+    made_of = json.loads(json.dumps(made_of))  # tuples become lists, as they did in the file
+    kept = json.loads(path.read_text()) if path.exists() else {"made of": made_of, "trainings": {}}
+    held = kept.get("made of", made_of)  # an older study does not say it
+    if other := [name for name in made_of if held[name] != made_of[name]]:
+        raise InputError(
+            f"the trainings there were made with another {' and '.join(other)}",
+            cure="give another --work folder",
+            where=str(path),
+        )
+    return kept
 
 
 def main() -> None:

@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from finetune import adapted, blocks, trainer_of
+from finetune import adapted, blocks, opened, trainer_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 
 import canary
 from canary.audits.audit_result import by_copies, combined_p
 from canary.corpus.passage_sets import draw_passages, read_passages
+from canary.errors import CanaryError
 from canary.models.new_tokens import add_new_tokens
 from canary.records.files import atomic_write
 from canary.scoring.pool_sampling import sample_pool
@@ -92,10 +93,10 @@ def audited(model: Path, canaries: canary.CanarySet, draws: int) -> list[dict[st
 def study(args: argparse.Namespace) -> dict[str, Any]:
     """Train and measure what is not there yet."""
     path = args.work / "kinds.json"
-    kept = json.loads(path.read_text()) if path.exists() else {"trainings": {}}
     plan = QUICK if args.quick else FULL
     lines = args.corpus.read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
+    kept = opened(path, plan, args.base, texts)
     for seed, mode in product(range(plan["seeds"]), RATES):
         name = f"{mode}-{seed}"
         if name in kept["trainings"]:
@@ -148,7 +149,10 @@ def main() -> None:
     if args.table is None and None in (args.base, args.corpus, args.work):
         parser.error("give base, corpus and --work; or --table")
     torch.set_num_threads(1)
-    print(table(json.loads(args.table.read_text()) if args.table else study(args)))
+    try:
+        print(table(json.loads(args.table.read_text()) if args.table else study(args)))
+    except CanaryError as error:
+        raise SystemExit(f"kinds.py: {error}") from None
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from finetune import blocks, trainer_of
+from finetune import blocks, opened, trainer_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 
+from canary.errors import CanaryError
 from canary.membership.order import order
 from canary.membership.text_survey import survey_texts
 from canary.records.files import atomic_write
@@ -84,10 +85,10 @@ def measured(model: Path, tested: list[str], others: list[str]) -> dict[str, Any
 def study(args: argparse.Namespace) -> dict[str, Any]:
     """Train and measure what is not there yet."""
     path = args.work / "testset.json"
-    kept = json.loads(path.read_text()) if path.exists() else {"trainings": {}}
     plan = QUICK if args.quick else FULL
     lines = args.texts.read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
+    kept = opened(path, plan, args.base, texts)
     for seed, copies in product(range(plan["seeds"]), plan["copies"]):
         name = f"{copies}-{seed}"
         if name in kept["trainings"]:
@@ -128,7 +129,10 @@ def main() -> None:
     if args.table is None and None in (args.base, args.texts, args.work):
         parser.error("give base, --texts and --work; or --table")
     torch.set_num_threads(1)
-    print(table(json.loads(args.table.read_text()) if args.table else study(args)))
+    try:
+        print(table(json.loads(args.table.read_text()) if args.table else study(args)))
+    except CanaryError as error:
+        raise SystemExit(f"testset.py: {error}") from None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """rho and the membership attack for every target of table 1, from results.json, as SVG.
 
-python figure.py results.json forgetting.svg
+python figure.py WORK/results.json WORK/forgetting.svg
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
+
+from canary.errors import InputError
 
 SIDE = 28
 TURN = 40
@@ -24,6 +27,14 @@ class Images:
     x: NDArray[np.float32]
     y: NDArray[np.int64]
 
+    def __post_init__(self) -> None:
+        if self.y.shape != (len(self.x),) or not ((self.y >= 0) & (self.y < 10)).all():
+            raise InputError(
+                f"{len(self.x):,} images, and classes of shape {self.y.shape} from "
+                f"{self.y.min(initial=0)} to {self.y.max(initial=0)}",
+                cure="give both files of one data set, as they were published",
+            )
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -36,11 +47,22 @@ class Images:
 
 def mnist(folder: Path, part: str) -> Images:
     """MNIST as gzipped IDX; `part` is train or t10k."""
-    pixels, labels = (
-        np.frombuffer(gzip.decompress((folder / f"{part}-{name}-ubyte.gz").read_bytes()), np.uint8)
-        for name in ("images-idx3", "labels-idx1")
-    )
-    return grey(pixels[16:].reshape(-1, 28, 28), labels[8:])
+    pixels = idx(folder / f"{part}-images-idx3-ubyte.gz", 2051)
+    return grey(pixels, idx(folder / f"{part}-labels-idx1-ubyte.gz", 2049))
+
+
+def idx(path: Path, magic: int) -> NDArray[np.uint8]:
+    """The bytes of a gzipped IDX file in the shape that its header gives."""
+    held = gzip.decompress(path.read_bytes())
+    start = 4 * (1 + magic % 256)  # the last byte of the magic number counts the dimensions
+    first, *shape = np.frombuffer(held[:start].ljust(start, b"\0"), ">u4").tolist()
+    if first != magic or math.prod(shape) != len(held) - start:
+        raise InputError(
+            f"{len(held):,} bytes that begin with {first} and the sizes {shape}",
+            cure=f"give the published IDX file, which begins with {magic}",
+            where=str(path),
+        )
+    return np.frombuffer(held, np.uint8, offset=start).reshape(shape)
 
 
 def letters(path: Path) -> Images:

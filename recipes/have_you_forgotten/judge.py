@@ -14,6 +14,7 @@ from classifier import answers
 from scipy.stats import t as student
 
 import canary
+from canary.errors import InputError
 
 PAPER = {
     1: {
@@ -66,18 +67,39 @@ holds."""
 RESAMPLES = 500
 
 
+def require(targets: int, models: int, planned: int, folder: Path) -> None:
+    """Refuse to judge without a finished target, or by fewer than two calibration models."""
+    cure = "give the settings of the training, or leave --judge out to train the rest"
+    if not targets:
+        problem = "nothing finished is there with these settings"
+        raise InputError(problem, cure=cure, where=str(folder))
+    if models < 2:
+        problem = f"{models} of {planned} calibration models, where two or more are needed"
+        raise InputError(problem, cure=cure, where=str(folder))
+    if models < planned:
+        print(f"{models} of {planned} calibration models")
+
+
 def judged(folder: Path, table: int, *, seeds: int, calibration: int) -> dict[str, Any]:
     """Every finished target of a folder of answers; means and 95 % intervals over seeds."""
+    names = [f"calibration-{number}" for number in range(calibration)]
+    names = [one for one in names if answers(folder, one, f"query-{seeds - 1}").exists()]
+    done = {
+        seed: [
+            path
+            for path in sorted(folder.glob(f"{seed}.*.on-tested.npz"))
+            if path != answers(folder, f"{seed}.query", "tested")
+        ]
+        for seed in range(seeds)
+    }
+    require(sum(map(len, done.values())), len(names), calibration, folder)
     found: dict[str, list[dict[str, Any]]] = {}
-    for seed in range(seeds):
+    for seed, paths in done.items():
         of = f"query-{seed}"
         query = answers(folder, f"{seed}.query", of)
-        others = [answers(folder, f"calibration-{number}", of) for number in range(calibration)]
-        others = [path for path in others if path.exists()]
-        for path in sorted(folder.glob(f"{seed}.*.on-tested.npz")):
+        others = [answers(folder, name, of) for name in names]
+        for path in paths:
             name = path.name.removeprefix(f"{seed}.").removesuffix(".on-tested.npz")
-            if name == "query" or not others:
-                continue
             unseen = answers(folder, f"{seed}.{name}", "unseen")
             one = measures(query, answers(folder, f"{seed}.{name}", of), others, unseen)
             one["accuracy"] = {

@@ -1,6 +1,7 @@
 """Two ways to make a small language model unlearn some documents, judged by three measures.
 
-    python language.py --data DATA --work WORK --out language.json [--seeds 5] [--calibration 39]
+    python language.py --data DATA --work WORK --out WORK/language.json [--seeds 5]
+                       [--calibration 39]
 
 A character GPT-2 is trained on speeches of Shakespeare, and on others that somebody takes back:
 the query set, with canaries among it. What a model says of the speeches, and the exposure of
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import hashlib
 import itertools
 import json
 import lzma
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from judge import counted, mean, measures, over_seeds, shown
+from judge import counted, mean, measures, over_seeds, require, shown
 from scipy.stats import mannwhitneyu
 from tokenizers import Tokenizer
 from torch import nn
@@ -28,6 +30,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import canary
 from canary.demo import START, characters
+from canary.errors import CanaryError, InputError
 
 QUERY, REST, UNSEEN = 100, 150, 200
 LENGTH = (25, 70)
@@ -118,7 +121,6 @@ class Run:
         self.tokenizer = characters([*texts, FORMAT, "0123456789"])
         self.epochs = options.epochs
         self.folder = options.work / f"{options.epochs}-{options.seeds}"
-        self.folder.mkdir(parents=True, exist_ok=True)
         mixed = iter([texts[i] for i in np.random.default_rng(0).permutation(len(texts))])
 
         self.query = [list(itertools.islice(mixed, QUERY)) for _ in range(options.seeds)]
@@ -137,6 +139,25 @@ class Run:
             )
             for seed in range(options.seeds)
         ]
+        self.begin(texts, judge=options.judge)
+
+    def begin(self, texts: list[str], *, judge: bool) -> None:
+        """Write down what the first model is to be made of; go on with nothing else."""
+        told = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+        sizes = QUERY, REST, UNSEEN, LENGTH, FORMAT, CANARIES, COPIES, WIDTH, LAYERS, BATCH, TUNED
+        facts = json.loads(json.dumps({"texts": told, "sizes": sizes, "rates": (RATE, ASCENT)}))
+        path = self.folder / "made-of.json"
+        if any(self.folder.glob("*.npz")):
+            held = json.loads(path.read_text()) if path.exists() else facts  # an older work
+            if other := [name for name in facts if held.get(name) != facts[name]]:
+                raise InputError(
+                    f"the models there were made with other {other[0]}",
+                    cure="give another --work folder",
+                    where=str(self.folder),
+                )
+        elif not judge:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(facts), encoding="utf-8")
 
     def drawn(self, name: str) -> list[str]:
         """Speeches that no query set has, the same ones for a name."""
@@ -221,11 +242,11 @@ def judged(run: Run) -> dict[str, Any]:
 
     names = [f"calibration-{number}" for number in range(len(run.others))]
     others = [answers(name) for name in names if run.has(name)]
+    done = [seed for seed in range(len(run.query)) if run.has(f"{seed}.original")]
+    require(len(done), len(others), len(run.others), run.folder)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in TARGETS}
-    for seed in range(len(run.query)):
+    for seed in done:
         of = f"query-{seed}"
-        if not run.has(f"{seed}.original"):  # a run that was stopped
-            continue
         query, mixed = (answers(f"{seed}.{name}")[of] for name in ("query", "mixed query"))
         for name, some in found.items():
             target = answers(f"{seed}.{name}")
@@ -254,7 +275,6 @@ def judged(run: Run) -> dict[str, Any]:
             "seeds": some,
         }
         for name, some in found.items()
-        if some
     }
 
 
@@ -303,15 +323,22 @@ def main() -> None:
     options = parser.parse_args()
     if options.calibration < 2:
         parser.error("--calibration: two models or more, or there is no p of any difference")
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"language.py: {error}") from None
+
+
+def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     texts = speeches(options.data / "tinyshakespeare" / "input.txt.xz")
-    run = Run(texts, options)
+    models = Run(texts, options)
     if not options.judge:
-        run.seed(0)
-        run.calibrations()
+        models.seed(0)
+        models.calibrations()
         for seed in range(1, options.seeds):
-            run.seed(seed)
-    found = {"epochs": options.epochs, "targets": judged(run)}
+            models.seed(seed)
+    found = {"epochs": options.epochs, "targets": judged(models)}
     print("\n".join(rows(found["targets"])))
     options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

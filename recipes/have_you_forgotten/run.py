@@ -1,8 +1,8 @@
 """Tables 1 and 2 of "Have you forgotten?", with intervals, and two ways to unlearn.
 
-    python run.py --data DATA --work WORK --out results.json [--samples 400] [--seeds 5]
+    python run.py --data DATA --work WORK --out WORK/results.json [--samples 400] [--seeds 5]
                   [--calibration 19] [--svhn train_32x32.mat]
-    python run.py --table 2 --data DATA --work WORK2 --out sources.json
+    python run.py --table 2 --data DATA --work WORK2 --out WORK2/sources.json
                   [--query-source A.npz --calibration-source B.npz]
 
 README.md says where the data come from. Each model's answers are files in WORK: a run that
@@ -39,6 +39,8 @@ from classifier import (
 )
 from images import Images, another_source, letters, mnist, objects, svhn
 from judge import judged, rows
+
+from canary.errors import CanaryError
 
 EPOCHS = 15
 FIRST = 2
@@ -218,11 +220,18 @@ def main() -> None:
     options = parser.parse_args()
     if options.calibration < 2:
         parser.error("--calibration: two models or more, or there is no p of any difference")
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"run.py: {error}") from None
+
+
+def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     draws = (first_table if options.table == 1 else second_table)(options)
     folder = options.work / configuration(draws, options)
-    folder.mkdir(parents=True, exist_ok=True)
     if not options.judge:
+        folder.mkdir(parents=True, exist_ok=True)
         # What is needed most comes first: a run may be stopped at any time.
         first = min(FIRST, options.seeds)
         for seed in range(first):

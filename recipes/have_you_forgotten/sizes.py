@@ -1,6 +1,6 @@
 """Does the size of the sets explain rho? A row of table 1 at several sizes.
 
-    python sizes.py --data DATA --work WORK --out sizes.json [--sizes 400:5 1600:3 6000:1]
+    python sizes.py --data DATA --work WORK --out WORK/sizes.json [--sizes 400:5 1600:3 6000:1]
 
 Each size has a number of seeds behind its colon, and as many calibration models, two at least.
 A row that the paper lacks is added: the domain and a tenth as many *other* digits, of which none
@@ -19,6 +19,8 @@ import torch
 from images import Images
 from judge import counted, judged, mean, shown
 from run import EPOCHS, Draws, calibrations, configuration, first_table, one_seed, targets
+
+from canary.errors import CanaryError
 
 SIZES = ("400:5", "1600:3", "6000:1")
 OTHER = "domain + 10 % other digits"
@@ -87,6 +89,13 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="IMAGES:SEEDS")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     options = parser.parse_args()
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"sizes.py: {error}") from None
+
+
+def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     sizes = [of_size(size, options) for size in options.sizes]
     print(f"about {sum(map(hours, sizes)):.1f} hours of one core if nothing is there", flush=True)

@@ -2,7 +2,8 @@
 
 The chats are made from templates, TRL trains a LoRA adapter with the loss on what the assistant
 says, and everything else is a command of `canary`, printed before it runs. A step whose result is
-there is not done again; a training that was killed goes on after its last whole epoch.
+there is not done again, nor with other options; a training that was killed goes on after its last
+whole epoch.
 
 Usage::
 
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import os
 import random
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +190,27 @@ def prepared(work: Path, model: Path, *, count: int) -> None:
         verified.write_text(said, encoding="utf-8")
 
 
+def unchanged(place: Path, held: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse a result that was made with other options; older ones do not say them all."""
+    for name, value in asked.items():
+        if held.get(name, value) != value:
+            raise SystemExit(
+                f"finetune: {place}: made with {name} {held[name]}, where {value} is asked for; "
+                f"give another --work folder, or remove {place}"
+            )
+
+
+def begin(work: Path, asked: Mapping[str, Any]) -> None:
+    """Write down what the training in this folder is made with; go on with nothing else."""
+    path = work / "options.json"
+    some = [one for one in (path, work / "training.json") if one.exists()]
+    if some:
+        unchanged(work, json.loads(some[0].read_text(encoding="utf-8")), asked)
+    else:
+        work.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asked), encoding="utf-8")
+
+
 def summed(audit: Any, check: dict[str, Any]) -> dict[str, Any]:
     """What is kept of an audit and its verdict: both ends of each exposure, by copies."""
     groups: dict[str, list[list[float]]] = {}
@@ -221,7 +245,10 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(args.threads)
-    args.work.mkdir(parents=True, exist_ok=True)
+    with (args.model / "model.safetensors").open("rb") as weights:
+        asked = {"model": hashlib.file_digest(weights, "sha256").hexdigest()}
+    asked |= {"chats": args.chats, "epochs": args.epochs, "learning_rate": args.learning_rate}
+    begin(args.work, asked)
     prepared(args.work, args.model, count=args.chats)
     tuned, about = args.work / "tuned", args.work / "training.json"
     if not tuned.exists():
@@ -230,7 +257,10 @@ def main() -> None:
         found["cpu_seconds"] = round(time.process_time() - began)
         about.write_text(json.dumps(found), encoding="utf-8")
     audit, secrets = args.work / "audit", args.work / "canaries.json"
-    if not (audit / "audit.json").exists():
+    if (audit / "audit.json").exists():
+        settings = Audit.load(audit / "audit.json").settings
+        unchanged(audit, settings, {"draws": args.draws, "budget": args.budget})
+    else:
         effort = ("--draws", args.draws, "--budget", args.budget, "--seed", 0)
         told("audit", tuned, "--canaries", secrets, *effort, "--out", audit)
     limits = ("--max-exposure-bits", args.limit, "--max-p", 0.001, "--no-extraction")

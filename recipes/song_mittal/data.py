@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import lzma
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import large
 import numpy as np
+
+from canary.errors import InputError
 
 RECORDS = 5010
 WORDS = 2000
@@ -24,22 +27,43 @@ Sizes = dict[str, tuple[int, int, int]]
 
 def location30(folder: Path) -> Data:
     """446 zeros and ones: where somebody checked in; 30 classes."""
-    with np.load(folder / "location30.npz") as held:
+    path = folder / "location30.npz"
+    with np.load(path) as held:
         bits = np.unpackbits(held["bits"], axis=1)[:, : int(held["n_features"])]
-        return bits.astype(np.float32), held["labels"].astype(np.int64) - 1
+        return paired(bits.astype(np.float32), held["labels"].astype(np.int64) - 1, path)
 
 
 def mnist(folder: Path) -> Data:
     """The first images of the training set, 784 pixels from 0 to 1; 10 classes."""
-    pixels, labels = (
-        np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=at)
-        for path, at in (
-            (folder / "train-images-idx3-ubyte.gz", 16),
-            (folder / "train-labels-idx1-ubyte.gz", 8),
+    path = folder / "train-images-idx3-ubyte.gz"
+    pixels, labels = idx(path, 2051), idx(folder / "train-labels-idx1-ubyte.gz", 2049)
+    x, y = paired(pixels.reshape(-1, 784), labels.astype(np.int64), path)
+    return x[:RECORDS].astype(np.float32) / 255, y[:RECORDS]
+
+
+def idx(path: Path, magic: int) -> np.ndarray:
+    """The bytes of a gzipped IDX file in the shape that its header gives."""
+    held = gzip.decompress(path.read_bytes())
+    start = 4 * (1 + magic % 256)  # the last byte of the magic number counts the dimensions
+    first, *shape = np.frombuffer(held[:start].ljust(start, b"\0"), ">u4").tolist()
+    if first != magic or math.prod(shape) != len(held) - start:
+        raise InputError(
+            f"{len(held):,} bytes that begin with {first} and the sizes {shape}",
+            cure=f"give the published IDX file, which begins with {magic}",
+            where=str(path),
         )
-    )
-    x = pixels[: RECORDS * 784].reshape(-1, 784).astype(np.float32) / 255
-    return x, labels[:RECORDS].astype(np.int64)
+    return np.frombuffer(held, np.uint8, offset=start).reshape(shape)
+
+
+def paired(x: np.ndarray, labels: np.ndarray, path: Path) -> Data:
+    """Both, if every record has a class from 0."""
+    if labels.shape != (len(x),) or (labels < 0).any():
+        raise InputError(
+            f"{len(x):,} records, and labels of shape {labels.shape} from {labels.min(initial=0)}",
+            cure="give both files of one data set, as they were published",
+            where=str(path),
+        )
+    return x, labels
 
 
 def agnews(folder: Path) -> Data:

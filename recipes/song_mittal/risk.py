@@ -25,7 +25,7 @@ from scipy.special import expit
 from table import NAMES, line, percent, remark, shown, summed
 
 import canary
-from canary.errors import CanaryError
+from canary.errors import CanaryError, InputError
 from canary.membership.analysis import (
     by_risk,
     class_risks,
@@ -227,6 +227,13 @@ def results(work: Path) -> dict[str, Any]:
         attacks.defences(seed)  # or it says what to run first
         for name, target, shadow in models(seed):
             found.setdefault(name, []).append(judged(target, shadow))
+    for name, same in found.items():
+        if len(same) < len(seeds):
+            raise InputError(
+                f"{name} is there in {len(same)} of {len(seeds)} seeds",
+                cure="train it in every seed with train.py",
+                where=str(work),
+            )
     plain = found["undefended"]
     rows = {
         name: {

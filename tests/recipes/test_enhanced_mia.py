@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
-from recipe_scripts import RECIPES, modules
+from recipe_scripts import RECIPES, has_table, modules, write_idx
 
+import canary
 from canary.errors import InputError
 from canary.fleet.torch_training import TorchTraining
 
@@ -107,7 +109,7 @@ def test_the_page_tells_what_is_kept(recipe):
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
     assert kept
     for rows in recipe["table"].pages(kept).values():
-        assert "\n".join(rows) in page
+        assert has_table(page, "\n".join(rows))
     for result in kept.values():
         assert recipe["table"].right(result) in " ".join(page.split())
     for path in RECIPE.glob("*.svg"):
@@ -164,13 +166,57 @@ def test_data_sets_are_read(recipe, data_dir):
 
 
 def test_digits_are_read_behind_their_headers(recipe, tmp_path):
-    for name, header, body in (("images-idx3", 16, bytes(784) + b"\xff" * 784),
-                               ("labels-idx1", 8, b"\x03\x09")):  # fmt: skip
-        with gzip.open(tmp_path / f"train-{name}-ubyte.gz", "wb") as file:
-            file.write(b"\x01" * header + body)
+    write_idx(tmp_path, np.repeat([[[0]], [[255]]], 28, 1).repeat(28, 2), np.array([3, 9]))
     x, y = recipe["data"].mnist(tmp_path)
     assert x.mean(axis=(1, 2)).tolist() == [0.0, 1.0]
     assert y.tolist() == [3, 9]
+    images, labels = (tmp_path / f"train-{of}-ubyte.gz" for of in ("images-idx3", "labels-idx1"))
+    first = images.read_bytes()
+    for other in (labels.read_bytes(), gzip.compress(gzip.decompress(first)[:-1])):
+        images.write_bytes(other)
+        with pytest.raises(InputError, match=r"images-idx3.*bytes that begin with.*with 2051$"):
+            recipe["data"].mnist(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", ["lacking", "negative"])
+def test_labels_of_another_data_set_are_refused(recipe, wrong):
+    x, y = made_up(500)
+    y = y[:400] if wrong == "lacking" else y - 1
+    with pytest.raises(InputError, match="small: 500 samples, and labels of shape.*both files of"):
+        recipe["training"].drawn((x, y), small(recipe))
+
+
+def of_models(right):
+    """A table of 40 samples in four classes, where this share of each model's answers is right."""
+    label = np.arange(40) % 4
+    said = [9 * np.eye(4)[(label + (np.arange(40) >= 40 * share)) % 4] for share in right]
+    member = np.arange(40) % 2 == np.arange(len(right))[:, None] % 2
+    return canary.measure(said, y=label, member=member, outputs="logits")
+
+
+def test_what_never_learned_is_left_out_and_told(recipe):
+    tables, learned = recipe["training"].Tables, recipe["training"].learned
+    with pytest.raises(InputError, match="no model learned; look at the labels, and at rate"):
+        learned(tables(of_models([0.25] * 4), (of_models([0.9] * 4),), None))
+    # None of the second target's distilled models learned, and one of the third's did.
+    distilled = (of_models([0.9] * 4), of_models([0.1] * 4), of_models([0.1, 0.9]))
+    living, failed = learned(tables(of_models([0.9] * 4), distilled, None))
+    assert failed == 5
+    assert living.main.numbers == (0, 2, 3)
+    assert [table.numbers for table in living.distilled] == [(0, 1, 2, 3), (1,)]
+
+
+def test_accuracies_are_printed_beside_the_tables(recipe, tmp_path, monkeypatch, capsys):
+    run, kept = recipe["run"], json.loads((RECIPE / "results.json").read_text())["mnist-1"]
+    monkeypatch.setitem(run.READERS, "mnist", lambda _: None)
+    for name in ("drawn", "tables"):
+        monkeypatch.setattr(run, name, lambda *_, **__: None)
+    monkeypatch.setattr(run, "studied", lambda *_: kept)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    words = (word for name in ("data", "work", "out") for word in (f"--{name}", str(tmp_path)))
+    monkeypatch.setattr(sys, "argv", ["run.py", *words, "--only", "mnist-1"])
+    run.main()
+    assert f"mnist-1: right on {recipe['table'].right(kept)}\n" in capsys.readouterr().out
 
 
 def test_images_are_read_as_one_colour_after_the_other(recipe, tmp_path):

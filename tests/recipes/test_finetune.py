@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from readers_things import lay
-from recipe_scripts import RECIPES, run_script
+from recipe_scripts import RECIPES, ScriptError, has_table, modules, run_script
 from texts_and_models import random_words
 
 from canary.audits.history import History
+from canary.errors import InputError
 
 TINY = ("--epochs", "1", "--block", "128", "--threads", "1", "--share", "0", "--draws", "40")
 
@@ -58,7 +59,34 @@ def small_base():
 def test_pages_show_what_is_kept(study):
     folder = RECIPES / "finetune"
     table = run_script(folder / f"{study}.py", "--table", folder / f"{study}.json")
-    assert table in (folder / "README.md").read_text()
+    assert has_table((folder / "README.md").read_text(), table)
+
+
+@pytest.mark.parametrize("study", ["kinds", "testset"])
+def test_a_study_goes_on_with_what_it_was_made_of_alone(tmp_path, study):
+    texts, work, base = tmp_path / "texts.jsonl", tmp_path / "work", tmp_path / "base"
+    texts.write_text('{"text": "one"}\n')
+    for folder in (work, base):
+        folder.mkdir()
+    kept = work / f"{study}.json"
+    with modules(RECIPES / "finetune") as recipe:
+        opened, plans = recipe["finetune"].opened, recipe[study]
+        begun = opened(kept, plans.QUICK, base, ["one"])
+        kept.write_text(json.dumps(begun))
+        assert opened(kept, plans.QUICK, base, ["one"]) == begun
+        with pytest.raises(InputError, match="made with another texts; give another --work"):
+            opened(kept, plans.QUICK, base, ["two"])
+        (base / "model.safetensors").write_bytes(b"weights")
+        with pytest.raises(InputError, match="made with another base; give another --work"):
+            opened(kept, plans.QUICK, base, ["one"])
+        (base / "model.safetensors").unlink()
+        kept.write_text('{"trainings": {}}')
+        assert opened(kept, plans.FULL, base, ["two"]) == {"trainings": {}}  # an older study
+    kept.write_text(json.dumps(begun))
+    words = (base, texts) if study == "kinds" else (base, "--texts", texts)
+    with pytest.raises(ScriptError, match=f"{study}.py: .*made with another plan.*another --work"):
+        run_script(RECIPES / "finetune" / f"{study}.py", *words, "--work", work)
+    assert json.loads(kept.read_text()) == begun
 
 
 @pytest.mark.slow

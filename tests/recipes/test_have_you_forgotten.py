@@ -5,10 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import re
+from argparse import Namespace
 
 import numpy as np
 import pytest
-from recipe_scripts import RECIPES, modules, run_script
+from recipe_scripts import RECIPES, ScriptError, has_table, modules, run_script, write_idx
+
+from canary.errors import InputError
 
 RECIPE = RECIPES / "have_you_forgotten"
 TENTH = "domain + 10 % query"
@@ -31,9 +35,7 @@ def made_up(tmp_path):
     for image, label in zip(images, labels, strict=True):
         image[2 * label : 2 * label + 6, 6:22] = 255  # its class is its height
     for part in ("train", "t10k"):
-        for name, content, header in (("images-idx3", images, 16), ("labels-idx1", labels, 8)):
-            packed = gzip.compress(bytes(header) + content.tobytes())
-            (tmp_path / "mnist" / f"{part}-{name}-ubyte.gz").write_bytes(packed)
+        write_idx(tmp_path / "mnist", images, labels, part)
     for folder in ("cifar10", "emnist_letters"):
         (tmp_path / folder).mkdir()
     # Fewer than a set has: all of them are taken.
@@ -88,10 +90,87 @@ def test_the_page_shows_what_is_kept():
     )
     with modules(RECIPE) as recipe:
         judge = recipe["judge"]
-        lines = [*judge.rows(results), *judge.rows(sources)]
-        lines += recipe["language"].rows(language["targets"])
-        lines += recipe["sizes"].rows(sizes)
-    assert not [one for one in lines if one not in page]
+        tables = [judge.rows(results), judge.rows(sources)]
+        tables.append(recipe["language"].rows(language["targets"]))
+        tables.append(recipe["sizes"].rows(sizes))
+    assert not [rows for rows in map("\n".join, tables) if not has_table(page, rows)]
+    # Its commands do not write over what is kept.
+    outs = re.findall(r"^python .*(?:--out|figure\.py \S+) (\S+)", page, re.MULTILINE)
+    assert len(outs) == 6
+    assert all(re.match(r"WORK2?/", out) for out in outs)
+
+
+def judging(script, data, *words):
+    """What --judge says where it refuses; it must not write over results that are there."""
+    out = data / "out.json"
+    out.write_text("good")
+    before = {*data.rglob("*")}
+    words = ("--data", data, "--work", data / "work", "--out", out, "--judge", *words)
+    with pytest.raises(ScriptError) as refused:
+        run_script(RECIPE / script, *words)
+    assert out.read_text() == "good"
+    assert {*data.rglob("*")} == before
+    return str(refused.value)
+
+
+def test_judging_what_is_not_there_writes_nothing(made_up):
+    words = ("--samples", 16, "--seeds", 1, "--calibration", 2, "--epochs", 3)
+    nothing = "nothing finished is there with these settings; give the settings"
+    assert nothing in judging("run.py", made_up, *words)
+    spoken(made_up, 1200)
+    assert nothing in judging("language.py", made_up, "--seeds", 1, "--epochs", 3)
+
+
+def test_some_calibration_models_are_counted_and_one_is_too_few(tmp_path, capsys):
+    rng, labels = np.random.default_rng(0), np.arange(12) % 10
+
+    with modules(RECIPE) as recipe:
+        judge, answers = recipe["judge"], recipe["classifier"].answers
+
+        def said(name, *sets):
+            for of in sets:
+                logits = rng.normal(size=(12, 10)).astype(np.float32)
+                np.savez(answers(tmp_path, name, of), logits=logits, labels=labels)
+
+        said("0.query", "query-0", "unseen", "tested")
+        said("0.letters", "query-0", "unseen", "tested")
+        said("calibration-2", "query-0")
+        with pytest.raises(InputError, match="1 of 3 calibration models, where two.*the rest"):
+            judge.judged(tmp_path, 1, seeds=1, calibration=3)
+        said("calibration-0", "query-0")
+        found = judge.judged(tmp_path, 1, seeds=1, calibration=3)
+    assert capsys.readouterr().out == "2 of 3 calibration models\n"
+    assert found["targets"]["letters"]["seeds"][0]["models"] == 2
+
+
+def test_language_models_of_other_texts_are_not_taken_for_these(tmp_path):
+    texts = [f"speech {number}" for number in range(700)]
+    options = Namespace(work=tmp_path, epochs=3, seeds=1, calibration=2, judge=False)
+    with modules(RECIPE) as recipe:
+        run = recipe["language"].Run
+        run(texts[1:], options)  # nothing is trained of it
+        folder = run(texts, options).folder
+        (folder / "0.query.npz").touch()
+        run(texts, options)
+        with pytest.raises(InputError, match="with other texts; give another --work folder"):
+            run(texts[1:], options)
+        (folder / "made-of.json").unlink()  # as older runs left it
+        run(texts[1:], options)
+    assert [path.name for path in folder.iterdir()] == ["0.query.npz"]
+
+
+@pytest.mark.parametrize("wrong", ["lacking", "eleven", "labels", "cut"])
+def test_images_without_a_class_each_are_refused(tmp_path, wrong):
+    labels = {"lacking": np.arange(9), "eleven": np.arange(1, 11)}.get(wrong, np.arange(10))
+    write_idx(tmp_path, np.zeros((10, 28, 28)), labels)
+    images = tmp_path / "train-images-idx3-ubyte.gz"
+    if wrong == "labels":
+        images.write_bytes((tmp_path / "train-labels-idx1-ubyte.gz").read_bytes())
+    elif wrong == "cut":
+        images.write_bytes(gzip.compress(gzip.decompress(images.read_bytes())[:-784]))
+    told = "both files of one" if wrong in ("lacking", "eleven") else "which begins with 2051"
+    with modules(RECIPE) as recipe, pytest.raises(InputError, match=told):
+        recipe["images"].mnist(tmp_path, "train")
 
 
 @pytest.mark.slow
@@ -109,14 +188,19 @@ def test_two_sources_stand_in_for_table_2(made_up):
     assert found["targets"]["domain + 50 % query"]["paper"] == [0.529, 0.685]
 
 
-@pytest.mark.slow
-def test_a_language_model_is_judged_by_three_measures(tmp_path):
+def spoken(folder, count):
+    """Distinct speeches as the language model's recipe reads them."""
     rng = np.random.default_rng(0)
     words = ["thou", "art", "king", "of", "night", "and", "day", "my", "lord", "speak"]
-    lines = {" ".join(rng.choice(words, rng.integers(7, 12))) for _ in range(1200)}
-    (tmp_path / "tinyshakespeare").mkdir()
-    with lzma.open(tmp_path / "tinyshakespeare" / "input.txt.xz", "wt") as file:
+    lines = {" ".join(rng.choice(words, rng.integers(7, 12))) for _ in range(count)}
+    (folder / "tinyshakespeare").mkdir()
+    with lzma.open(folder / "tinyshakespeare" / "input.txt.xz", "wt") as file:
         file.write("\n\n".join(f"HAMLET:\n{line}" for line in sorted(lines)))
+
+
+@pytest.mark.slow
+def test_a_language_model_is_judged_by_three_measures(tmp_path):
+    spoken(tmp_path, 1200)
     # One epoch is ten steps for some models, of which a tenth is one.
     shown, found = run("language.py", tmp_path, "--seeds", 1, "--calibration", 3, "--epochs", 1)
     targets = {"original", "retrained", "fine-tuned", "ascent", "ascent too far"}

@@ -7,7 +7,7 @@ import statistics
 import sys
 
 import pytest
-from recipe_scripts import RECIPES, canaries_in, canary, run_script
+from recipe_scripts import RECIPES, canaries_in, canary, has_table, run_script
 
 RECIPE = RECIPES / "own_recurrent"
 
@@ -39,8 +39,9 @@ def test_the_page_has_the_numbers_of_the_audit():
     for one in audit["canaries"]:
         copied.setdefault(one["repetitions"], []).append(one["exposure"]["bits"])
     assert sorted(copied) == [0, 1, 4, 16, 64]
-    for copies, bits in copied.items():
-        assert f"| {copies or 'control'} | {statistics.median(bits):.1f} |" in page
+    medians = [(copies, statistics.median(bits)) for copies, bits in sorted(copied.items())]
+    rows = (f"| {copies or 'control'} | {median:.1f} |" for copies, median in medians)
+    assert has_table(page, "\n".join(rows))
     injected, controls = audit["injected_p"]["p_value"], audit["controls_p"]["p_value"]
     fisher = f"Fisher's p-value is {injected:.1e} for the injected canaries and {controls:.2f} for"
     assert fisher in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gguf_llama import write
-from recipe_scripts import RECIPES, modules, run_script
+from recipe_scripts import RECIPES, ScriptError, modules, run_script
 from safetensors.numpy import load_file
 
 RECIPE = RECIPES / "pretrained"
@@ -173,6 +174,35 @@ def test_it_trains_audits_and_checks_and_a_killed_run_goes_on(tmp_path, recipe, 
     ]
     repeated = json.loads((tmp_path / "out.json").read_text())["finetune"]
     assert repeated["exposures"] == found["exposures"]
+
+
+def test_a_step_is_not_taken_for_one_of_other_options(tmp_path):
+    model, work = tmp_path / "model", tmp_path / "work"
+    for folder in (model, work / "tuned", work / "audit"):
+        folder.mkdir(parents=True)
+    (model / "model.safetensors").write_bytes(b"weights")
+    (work / "verified.json").touch()
+    kept = RECIPES / "enron_transformer" / "results.json"  # of 20,000 draws
+    shutil.copy(kept, work / "audit" / "audit.json")
+
+    def refused(*words):
+        given = ("--model", model, "--work", work, "--out", tmp_path / "out.json", "--threads", 1)
+        with pytest.raises(ScriptError) as told:
+            run_script(RECIPE / "finetune.py", *given, *words)
+        assert str(told.value).endswith(f"; give another --work folder, or remove {work}") or (
+            str(told.value).endswith(f"; give another --work folder, or remove {work / 'audit'}")
+        )
+        return str(told.value)
+
+    (work / "training.json").write_text('{"epochs": 5}')  # as older runs left it
+    assert "work: made with epochs 5, where 3 is asked for" in refused("--epochs", 3)
+    assert "audit: made with draws 20000, where 1000 is asked for" in refused()
+    (work / "training.json").unlink()
+    assert "audit: made with draws" in refused("--draws", 10)  # a new work, whose options are kept
+    assert "work: made with chats 150, where 20 is asked for" in refused("--chats", 20)
+    assert "made with learning_rate 0.001, where" in refused("--learning-rate", 0.1)
+    (model / "model.safetensors").write_bytes(b"others")
+    assert "work: made with model " in refused()
 
 
 def test_the_page_shows_what_is_kept(recipe):

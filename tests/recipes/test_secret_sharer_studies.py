@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 import torch
-from recipe_scripts import ScriptError, modules, run_script
+from recipe_scripts import ScriptError, has_table, modules, run_script
 from secret_sharer import RECIPE, check_no_secret, run_study, study_results
 
 import canary
@@ -46,7 +46,8 @@ def test_the_page_has_the_numbers_of_a_study(name):
         assert len(results["trainings"]) == results["planned"]
         assert all("variants" in row for row in results["trainings"].values())  # to its end
         study = loaded["studies"].STUDIES[name]
-        assert study.summary(results) in (RECIPE / "README.md").read_text(encoding="utf-8")
+        page = (RECIPE / "README.md").read_text(encoding="utf-8")
+        assert has_table(page, study.summary(results))
 
 
 def test_the_page_has_the_numbers_of_the_curve(recipe):
@@ -54,7 +55,7 @@ def test_the_page_has_the_numbers_of_the_curve(recipe):
     assert [one["draws"] for one in found["formats"]] == [1_000_000] * 2
     assert len(found["canaries"]) == 48
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
-    assert recipe["curve"].summary(found) in page
+    assert has_table(page, recipe["curve"].summary(found))
 
 
 def without_seconds(data):
@@ -334,10 +335,12 @@ def test_the_page_has_the_numbers_of_the_trainings_that_are_done():
     done = {"alone": "alone-batch-64-seed-0", "in company": "shared-batch-64-seed-0"}
     done["alone, second seed"] = "alone-batch-64-seed-1"
     assert {*done.values()} == {*trainings}
+    rows = []
     for name, training in done.items():
         epochs = trainings[training]["epochs"]
         bits = ", ".join(f"{epoch['canaries'][0]['bits']:.1f}" for epoch in epochs)
-        assert f"| {name} | {bits} |" in text
+        rows.append(f"| {name} | {bits} |")
+    assert has_table(text, "\n".join([rows[0], "| --- | --- |", *rows[1:]]))
 
 
 @pytest.mark.parametrize("network", ["lstm", "gru", "cnn", "wavenet"])

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from recipe_scripts import RECIPES, modules
+from recipe_scripts import RECIPES, has_table, modules
 
 import canary
 from canary.errors import InputError
@@ -408,6 +408,19 @@ def test_sensitivity_reads_the_models_that_lack_members(recipe, tmp_path):
     assert recipe["risk"].of_lacking(tmp_path / "elsewhere", one) is None
 
 
+def test_risk_of_a_defence_that_some_seeds_lack_is_refused(recipe, tmp_path, monkeypatch):
+    risk, names = recipe["risk"], {"seed-0": ["undefended", "memguard"], "seed-1": ["undefended"]}
+    for name in names:
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(recipe["attacks"], "defences", lambda seed: names[seed.name])
+    monkeypatch.setattr(
+        risk, "models", lambda seed: [(name, None, None) for name in names[seed.name]]
+    )
+    monkeypatch.setattr(risk, "judged", lambda *pair: pair)
+    with pytest.raises(InputError, match="memguard is there in 1 of 2 seeds; train it in every"):
+        risk.results(tmp_path)
+
+
 def test_gain_is_of_the_strongest_attacks_seed_by_seed_golden(recipe):
     def row(neural, confidence, **others):
         reached = {"neural": neural, "confidence": confidence, **others}
@@ -434,10 +447,13 @@ def test_the_page_shows_what_is_kept(recipe):
     risks = {name: kept[f"{name}-risk"] for name in sets}
     regularized = {name: rows for name, rows in sets.items() if of_paper.REGULARIZED in rows}
     held = {name: rows for name, rows in sets.items() if of_paper.white_box(rows)}
-    lines = [*table.table_4(kept["location30"]), *table.table_of_attacks(kept["location30"])]
-    for name, found in risks.items():
-        lines += table.table_of_defences(kept[name])
-        lines += [f"| {table.SETS[name]} {row}" for row in risk.table_of_trust(found)[2:]]
+    tables = [table.table_4(kept["location30"]), table.table_of_attacks(kept["location30"])]
+    tables += [table.table_of_defences(kept[name]) for name in risks]
+    tables.append(
+        f"| {table.SETS[name]} {row}"
+        for name, found in risks.items()
+        for row in risk.table_of_trust(found)[2:]
+    )
     for made, of in (
         (of_paper.table_1, sets),
         (of_paper.table_2, regularized),
@@ -445,12 +461,14 @@ def test_the_page_shows_what_is_kept(recipe):
         (of_paper.table_5, held),
         (of_paper.figure_8, risks),
     ):
-        lines += map(table.line, made(of))
+        head, *rows = map(table.line, made(of))
+        assert f"{head}\n| ---" in page
+        tables.append(rows)
     found = risks["location30"]
     for made in (risk.table_6, risk.table_of_priors, risk.table_of_architectures):
-        lines += made(found)
-    lines += risk.table_of_causes(found)[3:]
-    assert not [one for one in lines if one not in page]
+        tables.append(made(found))
+    tables.append(risk.table_of_causes(found)[3:])
+    assert not [rows for rows in map("\n".join, tables) if not has_table(page, rows)]
 
 
 @pytest.mark.slow

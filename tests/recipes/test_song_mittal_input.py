@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-from recipe_scripts import RECIPES, modules
+from recipe_scripts import RECIPES, modules, write_idx
 from scipy.spatial.distance import cdist
 
 from canary.errors import InputError
@@ -113,6 +114,31 @@ def test_letters_are_both_parts_with_classes_from_0(recipe, tmp_path):
     features, labels = recipe["data"].emnist(tmp_path)
     np.testing.assert_allclose(features, x.reshape(5, 784) / 255, atol=1e-6)
     assert labels.tolist() == [0, 25, 1, 4, 0]
+
+
+def test_digits_are_the_first_of_the_file_and_both_files_are_of_one_data_set(recipe, tmp_path):
+    read, images = recipe["data"].mnist, np.random.default_rng(0).integers(0, 256, (6, 28, 28))
+    write_idx(tmp_path, images, np.arange(6))
+    x, y = read(tmp_path)
+    np.testing.assert_allclose(x, images.reshape(6, 784) / 255, atol=1e-6)
+    assert (x.dtype, y.tolist()) == (np.float32, [0, 1, 2, 3, 4, 5])
+    write_idx(tmp_path, images, np.arange(5))
+    with pytest.raises(InputError, match=r"6 records, and labels of shape \(5,\).*both files of"):
+        read(tmp_path)
+    path = tmp_path / "train-labels-idx1-ubyte.gz"
+    held = gzip.decompress(path.read_bytes())
+    for other in (held[:-1], held + b"\1", b"\0\0\x08\x03" + held[4:], held[:3]):
+        path.write_bytes(gzip.compress(other))
+        with pytest.raises(InputError, match=r"labels-idx1.*that begin with \d+ and .* with 2049$"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[1, 2], [1, 0, 2]])
+def test_locations_have_a_class_from_1_each(recipe, tmp_path, labels):
+    bits = np.packbits(np.eye(3, 9, dtype=bool), axis=1)
+    np.savez(tmp_path / "location30.npz", bits=bits, labels=labels, n_features=9)
+    with pytest.raises(InputError, match=r"location30\.npz: 3 records, and labels of shape"):
+        recipe["data"].location30(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["train", "train.bin"])

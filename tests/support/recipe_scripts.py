@@ -1,15 +1,22 @@
-"""Recipes' scripts and modules in this process: no interpreter, no torch is started for each."""
+"""Recipes' scripts and modules in this process: no interpreter, no torch is started for each.
+
+And what their tests have in common: made-up data sets, and tables on pages.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import importlib
 import io
+import re
 import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+
+import numpy as np
 
 from canary.cli.main import run
 
@@ -78,3 +85,16 @@ def canaries_in(corpus: str, pattern: str, copies: str) -> None:
     )
     target = corpus.replace(".jsonl", ".canaried.jsonl")
     canary("inject", corpus, "--canaries", "canaries.json", "--out", target)
+
+
+def has_table(page: str, text: str) -> bool:
+    """Whether a page has this table, rows or text that ends with one, and no further row below."""
+    return re.search(rf"^{re.escape(text.strip())}$(?!\n\|)", page, re.MULTILINE) is not None
+
+
+def write_idx(folder: Path, images: np.ndarray, labels: np.ndarray, part: str = "train") -> None:
+    """Both gzipped IDX files of a part of MNIST."""
+    for name, magic, held in (("images-idx3", 2051, images), ("labels-idx1", 2049, labels)):
+        header = np.array([magic, *held.shape], ">u4").tobytes()
+        packed = gzip.compress(header + held.astype(np.uint8).tobytes())
+        (folder / f"{part}-{name}-ubyte.gz").write_bytes(packed)
