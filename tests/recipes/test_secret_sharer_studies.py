@@ -93,7 +93,7 @@ def test_a_pair_of_the_one_copy_study_differs_in_its_company_alone(studies):
 
 @pytest.mark.slow
 def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
-    # As a kill during an epoch of the second training leaves it.
+    # As a kill during the last measurement of the second training leaves it.
     whole = study_results(studies, "one-copy")
     again = tmp_path / "again"
     shutil.copytree(studies, again)
