@@ -250,7 +250,7 @@ def learned(found: Tables) -> tuple[Tables, int]:
 
     Such a model is right on hardly more of the pool than who always names the commonest class. As
     a target it shows nothing, and as a reference it has nearly one loss for all. A target none of
-    whose distilled models learned is left out, too.
+    whose distilled models learned is left out, too, and is no reference either.
     """
 
     def alive(table: SignalTable) -> NDArray[np.bool_]:

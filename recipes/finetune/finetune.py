@@ -34,6 +34,7 @@ from transformers import (
 import canary
 from canary.errors import InputError
 from canary.plugins.callback import ExposureCallback
+from canary.records.weight_files import digest_of_files
 
 
 class InOrder(Trainer):
@@ -111,10 +112,9 @@ def trainer_of(
 
 def opened(path: Path, plan: Mapping[str, Any], base: Path, texts: list[str]) -> dict[str, Any]:
     """The trainings of a study that are kept, if they were made of the same; or a new record."""
-    weights = b"".join(file.read_bytes() for file in sorted(base.glob("*.safetensors")))
     made_of = {
         "plan": plan,
-        "base": sha256(weights).hexdigest(),
+        "base": digest_of_files(base),
         "texts": sha256(json.dumps(texts).encode()).hexdigest(),
     }
     made_of = json.loads(json.dumps(made_of))  # tuples become lists, as they did in the file

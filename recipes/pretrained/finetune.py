@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import io
 import json
 import os
@@ -30,6 +29,7 @@ from tables import RESULTS, keep
 import canary
 from canary.audits.audit_result import Audit
 from canary.cli.main import run
+from canary.records.weight_files import digest_of_files
 
 HERE = Path(__file__).parent
 FORMAT = "The employee number of the new hire is {digit:6}"
@@ -245,8 +245,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(args.threads)
-    with (args.model / "model.safetensors").open("rb") as weights:
-        asked = {"model": hashlib.file_digest(weights, "sha256").hexdigest()}
+    asked: dict[str, Any] = {"model": digest_of_files(args.model)}
     asked |= {"chats": args.chats, "epochs": args.epochs, "learning_rate": args.learning_rate}
     begin(args.work, asked)
     prepared(args.work, args.model, count=args.chats)

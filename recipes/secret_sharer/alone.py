@@ -98,8 +98,7 @@ def measure(args: argparse.Namespace) -> None:
     points: list[dict[str, Any]] = []
     losses: dict[str, list[float]] = {}
     for strategy in STRATEGIES:
-        folders = finished(args.work / strategy)
-        for folder in folders if strategy == "A" else folders[-1:]:
+        for folder in finished(args.work / strategy, last=strategy != "A"):
             epoch = read_epoch(folder)
             losses.setdefault(strategy, []).append(epoch.test_nats)
             points += [
@@ -115,11 +114,12 @@ def measure(args: argparse.Namespace) -> None:
     written(args.work / "alone.json", results)
 
 
-def finished(work: Path) -> list[Path]:
-    """The epochs of a training in order; an error if it has not come to its end."""
+def finished(work: Path, *, last: bool = False) -> list[Path]:
+    """The epochs of a training in order, or the last; an error if it has not come to its end."""
     begun = work / "training.json"
     planned = json.loads(begun.read_text())["epochs"] if begun.exists() else EPOCHS
-    folders = [work / f"epoch-{number:02d}" for number in range(1, planned + 1)]
+    first = planned if last else 1
+    folders = [work / f"epoch-{number:02d}" for number in range(first, planned + 1)]
     if missing := sum(not folder.exists() for folder in folders):
         sys.exit(
             f"{work}: {missing} of {planned} epochs are missing; "

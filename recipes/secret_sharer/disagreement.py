@@ -13,6 +13,7 @@ both, which no disagreement can show.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -143,8 +144,10 @@ def main() -> None:
     settings, model = plan(quick=args.quick)
     given = {"settings": asdict(settings), "model": model, "text": digest(texts["train"])}
     results = json.loads(path.read_text()) if path.exists() else given | {"seeds": {}}
-    # A file of an earlier version kept none of it: nobody knows what its seeds are of.
-    refuse_other(path, dict.fromkeys(given) | results, given)
+    if results["seeds"] and not given.keys() <= results.keys():
+        sys.exit(f"{path}: does not say what its seeds were made of; give another --work folder")
+    refuse_other(path, results, given)
+    results |= given
     if not args.quick:
         say("three seeds of two trainings each: about half an hour of an idle core")
     for seed in range(1 if args.quick else 3):

@@ -208,7 +208,8 @@ def measured(folder: Path, box: Mailbox, strangers: Sequence[Secret], plan: Plan
     mails = [mail for mails in box.texts.values() for mail in mails]
     given = {"settings": asdict(plan), "text": digest([*mails, *(s.fill for s in strangers)])}
     refuse_other(path, json.loads(made.read_text()) if made.exists() else {}, given)
-    written(made, given)
+    if not rows:
+        written(made, given)
     model = canary.load(folder, factory=build)
     # All are drawn, also those of secrets that were measured before a kill.
     drawn = [*zip(box.secrets, controls_of(box, strangers), strict=True)]

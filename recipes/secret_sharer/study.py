@@ -151,7 +151,8 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
     trainings, texts, tokenizer = prepared(study, data, quick=quick)
     path = work / "results.json"
     length = sum(len(line) + 1 for line in texts["train"])
-    given = {"study": study.name, "characters": length}
+    text = digest([line for split in texts.values() for line in split])
+    given = {"study": study.name, "characters": length, "text": text}
     results: dict[str, Any] = {"trainings": {}}
     if path.exists():
         results = json.loads(path.read_text())

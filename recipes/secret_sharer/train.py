@@ -186,8 +186,11 @@ def train(
     given = {**asdict(settings), "model": dict(config), "text": read}
     begun = work / "training.json"
     if begun.exists():
-        refuse_other(begun, with_defaults(json.loads(begun.read_text())), given)
-    written(begun, given)
+        kept = with_defaults(json.loads(begun.read_text()))
+        # The text alone may be missing: an earlier version did not keep it.
+        refuse_other(begun, dict.fromkeys(given.keys() - {"text"}) | kept, given)
+    else:
+        written(begun, given)
 
     start = np.asarray(tokenizer.encode("\n").ids, np.int64)
     company = encode(tokenizer, texts.get("company", ()))

@@ -96,9 +96,12 @@ def test_two_models_of_other_settings_are_not_shown_as_these(recipe, tmp_path):
     quick = ("--quick", "--work", tmp_path)
     shipped = json.loads((RECIPE / "disagreement.json").read_text())
     full = {"settings": asdict(recipe["disagreement"].SETTINGS), "model": recipe["alone"].MODEL}
-    for kept in (shipped, shipped | full | {"text": "0"}):
+    for kept, why in (
+        (shipped, "does not say what its seeds were made of; give another"),
+        (shipped | full | {"text": "0"}, "other settings and model and text; give another"),
+    ):
         (tmp_path / "disagreement.json").write_text(json.dumps(kept))
-        with pytest.raises(ScriptError, match="other settings and model and text; give another"):
+        with pytest.raises(ScriptError, match=why):
             run_script(RECIPE / "disagreement.py", *quick)
 
 
@@ -184,7 +187,10 @@ def test_a_training_goes_on_with_its_own_text_alone(recipe, tmp_path):
     early = {name: value for name, value in json.loads(whole).items() if name != "text"}
     begun.write_text(json.dumps(early))
     trained(recipe, tmp_path)
-    assert begun.read_text() == whole
+    assert json.loads(begun.read_text()) == early  # nobody knows which text it was
+    begun.write_text(json.dumps({name: early[name] for name in early if name != "model"}))
+    with pytest.raises(SystemExit, match=r"training\.json: made with other model; give anoth"):
+        trained(recipe, tmp_path)
     assert not (tmp_path / "training.json.part").exists()
 
 
