@@ -76,7 +76,7 @@ def rounded(values: Iterable[float]) -> list[float]:
 
 def spread(found: Spread) -> dict[str, float]:
     return {
-        name: value if name == "count" else round(value, 4) for name, value in asdict(found).items()
+        name: value if name == "count" else round(value, 6) for name, value in asdict(found).items()
     }
 
 

@@ -122,7 +122,7 @@ CONFIGURATIONS = (
     ),
     Configuration(
         name="cifar10-1", train=ALEXNET, members=2500, population=5000,
-        models=64, targets=2, distilled=32,
+        models=64, targets=1, distilled=32,
     ),
     Configuration(
         name="cifar10-vgg", train=VGG, members=2500, population=5000,
